@@ -1,0 +1,212 @@
+"""aeolus_sandbox: run untrusted code in ephemeral Docker containers and stream what it does.
+
+Everything public is importable from here. Names are loaded when they are first used, so that `import aeolus_sandbox`
+costs next to nothing, and whoever wants a shell does not pay for anything else.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from aeolus_sandbox.version import __version__
+
+if TYPE_CHECKING:
+    from aeolus_sandbox.capabilities import SANDBOXED, CapabilityKind, Grants
+    from aeolus_sandbox.errors import (
+        AeolusError,
+        CapabilityDenied,
+        CommandRefused,
+        ConfigurationError,
+        EngineError,
+        EngineTimeout,
+        EngineUnavailable,
+        GuestProtocolError,
+        ImageBuildFailed,
+        ImageNotFound,
+        LaunchFailed,
+        NotInteractive,
+        QuotaExceeded,
+        SessionBroken,
+        SessionBusy,
+        SessionClosed,
+        SessionError,
+        ShellMissing,
+    )
+    from aeolus_sandbox.exit_status import ExitStatus, Stop
+    from aeolus_sandbox.limits import LimitName, Limits
+    from aeolus_sandbox.manager import SessionManager
+    from aeolus_sandbox.profiles import Mount, SandboxProfile
+    from aeolus_sandbox.streaming.chunks import ChunkCodec, JsonCodec, OutputChunk, Span
+    from aeolus_sandbox.streaming.clipping import clip_text
+    from aeolus_sandbox.streaming.policies import Buffer, ContextWindow, Policy, Window
+    from aeolus_sandbox.streaming.rendering import render_text
+    from aeolus_sandbox.streaming.sandbox import Process, Sandbox
+    from aeolus_sandbox.streaming.session import StreamingToolSession
+    from aeolus_sandbox.streaming.stdin import (
+        Bytes,
+        EndOfInput,
+        Resize,
+        Signal,
+        StdinChannel,
+        StdinEvent,
+        StdinSender,
+        Text,
+        UnixSignal,
+    )
+    from aeolus_sandbox.streaming.tool import (
+        CancelToken,
+        IsolationMode,
+        StreamingTool,
+        StreamingToolHandle,
+        ToolContext,
+    )
+    from aeolus_sandbox.tools.code_interpreter import (
+        CodeChunk,
+        CodeError,
+        CodeInterpreterInput,
+        CodeInterpreterTool,
+        CodeResult,
+    )
+    from aeolus_sandbox.tools.terminal import TerminalChunk, TerminalInput, TerminalResult, TerminalTool
+    from aeolus_sandbox.tools.terminal.command_check import CommandPolicy, Finding, check_command
+
+_MODULES = {
+    "capabilities": ("SANDBOXED", "CapabilityKind", "Grants"),
+    "errors": (
+        "AeolusError",
+        "CapabilityDenied",
+        "CommandRefused",
+        "ConfigurationError",
+        "EngineError",
+        "EngineTimeout",
+        "EngineUnavailable",
+        "GuestProtocolError",
+        "ImageBuildFailed",
+        "ImageNotFound",
+        "LaunchFailed",
+        "NotInteractive",
+        "QuotaExceeded",
+        "SessionBroken",
+        "SessionBusy",
+        "SessionClosed",
+        "SessionError",
+        "ShellMissing",
+    ),
+    "exit_status": ("ExitStatus", "Stop"),
+    "limits": ("LimitName", "Limits"),
+    "manager": ("SessionManager",),
+    "profiles": ("Mount", "SandboxProfile"),
+    "streaming.chunks": ("ChunkCodec", "JsonCodec", "OutputChunk", "Span"),
+    "streaming.clipping": ("clip_text",),
+    "streaming.policies": ("Buffer", "ContextWindow", "Policy", "Window"),
+    "streaming.rendering": ("render_text",),
+    "streaming.sandbox": ("Process", "Sandbox"),
+    "streaming.session": ("StreamingToolSession",),
+    "streaming.stdin": (
+        "Bytes",
+        "EndOfInput",
+        "Resize",
+        "Signal",
+        "StdinChannel",
+        "StdinEvent",
+        "StdinSender",
+        "Text",
+        "UnixSignal",
+    ),
+    "streaming.tool": ("CancelToken", "IsolationMode", "StreamingTool", "StreamingToolHandle", "ToolContext"),
+    "tools.code_interpreter": (
+        "CodeChunk",
+        "CodeError",
+        "CodeInterpreterInput",
+        "CodeInterpreterTool",
+        "CodeResult",
+    ),
+    "tools.terminal": ("TerminalChunk", "TerminalInput", "TerminalResult", "TerminalTool"),
+    "tools.terminal.command_check": ("CommandPolicy", "Finding", "check_command"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "SANDBOXED",
+    "AeolusError",
+    "Buffer",
+    "Bytes",
+    "CancelToken",
+    "CapabilityDenied",
+    "CapabilityKind",
+    "ChunkCodec",
+    "CodeChunk",
+    "CodeError",
+    "CodeInterpreterInput",
+    "CodeInterpreterTool",
+    "CodeResult",
+    "CommandPolicy",
+    "CommandRefused",
+    "ConfigurationError",
+    "ContextWindow",
+    "EndOfInput",
+    "EngineError",
+    "EngineTimeout",
+    "EngineUnavailable",
+    "ExitStatus",
+    "Finding",
+    "Grants",
+    "GuestProtocolError",
+    "ImageBuildFailed",
+    "ImageNotFound",
+    "IsolationMode",
+    "JsonCodec",
+    "LaunchFailed",
+    "LimitName",
+    "Limits",
+    "Mount",
+    "NotInteractive",
+    "OutputChunk",
+    "Policy",
+    "Process",
+    "QuotaExceeded",
+    "Resize",
+    "Sandbox",
+    "SandboxProfile",
+    "SessionBroken",
+    "SessionBusy",
+    "SessionClosed",
+    "SessionError",
+    "SessionManager",
+    "ShellMissing",
+    "Signal",
+    "Span",
+    "StdinChannel",
+    "StdinEvent",
+    "StdinSender",
+    "Stop",
+    "StreamingTool",
+    "StreamingToolHandle",
+    "StreamingToolSession",
+    "TerminalChunk",
+    "TerminalInput",
+    "TerminalResult",
+    "TerminalTool",
+    "Text",
+    "ToolContext",
+    "UnixSignal",
+    "Window",
+    "__version__",
+    "check_command",
+    "clip_text",
+    "render_text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used (PEP 562)."""
+    module = _HOMES.get(name)
+    if module is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

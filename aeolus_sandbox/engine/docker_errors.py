@@ -1,0 +1,59 @@
+"""Where Docker's errors become ours: one context manager around every call to the engine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import aiodocker
+import aiohttp
+
+from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageNotFound
+
+_CANNOT_CONNECT: Final = 900
+"""aiodocker's own status for a connection that failed."""
+_NOT_FOUND: Final = 404
+
+
+@asynccontextmanager
+async def engine_call(what: str, *, address: str, timeout_s: float | None) -> AsyncIterator[None]:
+    """Give a call to the engine a time limit (None: none), and map what goes wrong to our errors.
+
+    Raises:
+        EngineUnavailable: No engine answers, or the connection was lost.
+        EngineTimeout: It took longer than `timeout_s`.
+        ImageNotFound: The image is not there.
+        EngineError: The engine refused.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except aiodocker.DockerError as error:
+        raise _mapped(what, address, error) from error
+    except TimeoutError as error:
+        msg = f"could not {what}: the engine at {address!r} did not answer within {timeout_s:g} s"
+        raise EngineTimeout(msg) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise _unavailable(what, address, str(error) or type(error).__name__) from error
+
+
+def missing_program(error: EngineError) -> bool:
+    """Return whether the engine refused a start because the image lacks the program."""
+    text = str(error)
+    return "executable file not found" in text or "no such file or directory" in text
+
+
+def _mapped(what: str, address: str, error: aiodocker.DockerError) -> EngineError:
+    message = str(error.message).strip()
+    if error.status == _CANNOT_CONNECT:
+        return _unavailable(what, address, message)
+    if error.status == _NOT_FOUND and "no such image" in message.lower():
+        return ImageNotFound(message)
+    return EngineError(f"could not {what}: {message} (HTTP status {error.status})")
+
+
+def _unavailable(what: str, address: str, reason: str) -> EngineUnavailable:
+    advice = "start Docker (scripts/setup does), or set DOCKER_HOST"
+    if "ermission denied" in reason:
+        advice = "add yourself to the group that owns the socket (usually `docker`), or use rootless Docker"
+    return EngineUnavailable(f"could not {what}: no engine answers at {address!r} ({reason}); {advice}")

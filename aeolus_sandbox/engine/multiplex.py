@@ -1,0 +1,62 @@
+"""Docker's framing of stdout and stderr on one connection, for containers without a TTY.
+
+Each frame is a header of 8 bytes (stream number, three zeroes, big-endian length) and a payload:
+https://docs.docker.com/reference/api/engine/ ("Stream format" of the attach call).
+Whether a stream is framed is known from the container's settings, never guessed from its bytes.
+"""
+
+import struct
+from typing import Final
+
+from aeolus_sandbox.errors import EngineError
+from aeolus_sandbox.pieces import Piece, StreamName
+
+_HEADER: Final = struct.Struct(">BxxxL")
+_STREAMS: Final[dict[int, StreamName]] = {1: "stdout", 2: "stderr"}
+
+
+class FrameDecoder:
+    """Turns the bytes of a framed stream into pieces, however they are cut.
+
+    A payload is passed on as it comes, so that a frame that claims a huge length costs no memory.
+    """
+
+    def __init__(self) -> None:
+        self._header = b""
+        self._stream: StreamName = "stdout"
+        self._left_bytes = 0
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """Return the pieces that `data` brings.
+
+        Raises:
+            EngineError: A header names a stream that does not exist.
+        """
+        pieces: list[Piece] = []
+        position, end = 0, len(data)
+        while position < end:
+            if self._left_bytes == 0:
+                taken = data[position : position + _HEADER.size - len(self._header)]
+                self._header += taken
+                position += len(taken)
+                if len(self._header) == _HEADER.size:
+                    self._begin_frame()
+                continue
+            payload = data[position : position + self._left_bytes]
+            position += len(payload)
+            self._left_bytes -= len(payload)
+            pieces.append(Piece(self._stream, payload))
+        return pieces
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether the stream would be cut if it ended now."""
+        return self._left_bytes > 0 or bool(self._header)
+
+    def _begin_frame(self) -> None:
+        number, length = _HEADER.unpack(self._header)
+        stream = _STREAMS.get(number)
+        if stream is None:
+            msg = f"the engine sent a frame for stream {number}, which does not exist: the stream is corrupt"
+            raise EngineError(msg)
+        self._header, self._stream, self._left_bytes = b"", stream, length

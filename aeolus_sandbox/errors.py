@@ -1,0 +1,143 @@
+"""Every error that this library raises, in one tree.
+
+::
+
+    AeolusError                         code, retryable
+     + ConfigurationError   ValueError        a wrong input, spec or limit: found before any I/O
+     |  . CommandRefused                      the command check refused a command
+     + CapabilityDenied     PermissionError   the grants do not cover what the tool requires
+     + QuotaExceeded        retryable         too many sessions at once
+     + EngineError
+     |  . EngineUnavailable ConnectionError   retryable: no engine answers
+     |  . EngineTimeout     TimeoutError      retryable: the engine did not answer in time
+     |  . ImageNotFound     LookupError       the image is not on the engine
+     |  . ImageBuildFailed                    a step of an image build failed
+     |  . LaunchFailed                        the engine refused or broke the launch
+     |     - ShellMissing                     the image has no `sh` to park in
+     + SessionError
+     |  . SessionClosed                       you closed it
+     |  . SessionBroken                       something outside broke it
+     |  . SessionBusy                         two readers at once
+     |  . NotInteractive                      the tool takes no stdin
+     + GuestProtocolError                     the guest sent what no honest guest sends
+
+What *untrusted code* does (a non-zero exit, running out of memory or time, a flood of output) is never an
+exception: it is data, see `ExitStatus`.
+`code` is stable and meant for programs; the message is meant for people and says what to do next.
+"""
+
+from typing import ClassVar
+
+
+class AeolusError(Exception):
+    """Base of every error of this library."""
+
+    code: ClassVar[str] = "error"
+    """Stable name of the kind of error."""
+    retryable: ClassVar[bool] = False
+    """Whether the same call may succeed later without a change by the caller."""
+
+
+class ConfigurationError(AeolusError, ValueError):
+    """An input, specification or limit is wrong; found before any I/O."""
+
+    code = "configuration"
+
+
+class CommandRefused(ConfigurationError):
+    """The command check found a dangerous command and its policy says deny."""
+
+    code = "command_refused"
+
+
+class CapabilityDenied(AeolusError, PermissionError):
+    """The grants of the manager do not cover what the tool requires."""
+
+    code = "capability_denied"
+
+
+class QuotaExceeded(AeolusError):
+    """As many sessions as the limits allow are open already."""
+
+    code = "quota_exceeded"
+    retryable = True
+
+
+class EngineError(AeolusError):
+    """The container engine failed to do what was asked."""
+
+    code = "engine"
+
+
+class EngineUnavailable(EngineError, ConnectionError):
+    """No engine answers at the address."""
+
+    code = "engine_unavailable"
+    retryable = True
+
+
+class EngineTimeout(EngineError, TimeoutError):
+    """The engine did not answer in time."""
+
+    code = "engine_timeout"
+    retryable = True
+
+
+class ImageNotFound(EngineError, LookupError):
+    """The image is not on the engine."""
+
+    code = "image_not_found"
+
+
+class ImageBuildFailed(EngineError):
+    """A step of an image build failed."""
+
+    code = "image_build_failed"
+
+
+class LaunchFailed(EngineError):
+    """The engine refused the launch, or the container ended before it was ready."""
+
+    code = "launch_failed"
+
+
+class ShellMissing(LaunchFailed):
+    """The image has no `sh`, so that a container of it cannot be parked."""
+
+    code = "shell_missing"
+
+
+class SessionError(AeolusError):
+    """A session cannot do what was asked of it."""
+
+    code = "session"
+
+
+class SessionClosed(SessionError):
+    """The session was closed by its owner."""
+
+    code = "session_closed"
+
+
+class SessionBroken(SessionError):
+    """Something outside broke the session: the engine went away, or the container was lost."""
+
+    code = "session_broken"
+
+
+class SessionBusy(SessionError):
+    """Another task is reading from the session already."""
+
+    code = "session_busy"
+
+
+class NotInteractive(SessionError):
+    """The tool takes no input while it runs."""
+
+    code = "not_interactive"
+
+
+class GuestProtocolError(AeolusError):
+    """The guest sent something that is not a well-formed frame, or broke a size limit."""
+
+    code = "guest_protocol"

@@ -1,0 +1,81 @@
+"""The private folder of the guest: where the kernel's sockets, connection file and dot files live."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+_PORT_NAMES: Final = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+
+
+class KernelRuntime:
+    """A folder of mode 0700 under the temporary folder, kept over restarts of the kernel.
+
+    It is kept so that a restart needs no disk space: the code may have filled the disk.
+    """
+
+    def __init__(self) -> None:
+        # Boundary: mkdtemp makes the folder 0700, so that no other user of the container reaches the sockets.
+        self.path = Path(tempfile.mkdtemp(prefix="aeolus-"))
+        self.connection_file = self.path / "connection.json"
+        self.connection: dict[str, Any] = {
+            "transport": "ipc",
+            "ip": str(self.path / "kernel"),  # ipc sockets are called <ip>-<port>
+            **{name: number for number, name in enumerate(_PORT_NAMES, start=1)},
+            "key": secrets.token_hex(32),
+            "signature_scheme": "hmac-sha256",
+        }
+
+    def prepare(self) -> None:
+        """Make the folder ready for a kernel, whatever the one before has left there.
+
+        Raises:
+            OSError: The disk is full, say.
+        """
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        for socket in self.path.glob("kernel-*"):
+            socket.unlink()
+        text = json.dumps(self.connection)
+        if self._connection_text() != text:
+            self.connection_file.unlink(missing_ok=True)
+            self.connection_file.touch(mode=0o600)
+            self.connection_file.write_text(text, encoding="utf-8")
+
+    def environment(self, extra: dict[str, str]) -> dict[str, str]:
+        """Return the kernel's environment: that of the guest, without what is the guest's own."""
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if not _writable_folder(environment.get("HOME")):
+            environment["HOME"] = str(Path.cwd())
+        environment["IPYTHONDIR"] = str(self.path / "ipython")
+        environment["MPLCONFIGDIR"] = self._matplotlib_folder(environment.get("MPLCONFIGDIR"))
+        # ipykernel ends itself when this process is gone.
+        environment["JPY_PARENT_PID"] = str(os.getpid())
+        return {**environment, **extra}
+
+    def remove(self) -> None:
+        """Remove the folder; a second call does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _connection_text(self) -> str | None:
+        try:
+            return self.connection_file.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+
+    def _matplotlib_folder(self, shipped: str | None) -> str:
+        """Return a folder that matplotlib can write to, with the font cache that an image may ship read-only."""
+        if _writable_folder(shipped):
+            return str(shipped)
+        folder = self.path / "matplotlib"
+        if shipped and not folder.exists():
+            with contextlib.suppress(OSError):  # only the time to build the cache is lost
+                shutil.copytree(shipped, folder)
+        return str(folder)
+
+
+def _writable_folder(path: str | None) -> bool:
+    return bool(path) and Path(str(path)).is_dir() and os.access(str(path), os.W_OK | os.X_OK)

@@ -1,0 +1,80 @@
+"""From what a tool asks for and what it may use to how its container is made: pure, and snapshot-tested.
+
+Boundary: every barrier around untrusted code that the engine enforces is decided here and nowhere else.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aeolus_sandbox.engine.base import ContainerSpec, ReadOnlyMount, Tmpfs
+from aeolus_sandbox.errors import ConfigurationError
+from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.profiles import Mount, SandboxProfile
+
+SANDBOX_USER: Final = "10001:10001"
+"""User and group in every container: nobody's on the host, and not root's in any image."""
+WORKSPACE: Final = "/workspace"
+
+_ENVIRONMENT: Final = {"HOME": WORKSPACE, "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108 - a tmpfs of its own
+_FORBIDDEN_SOURCES: Final = ("/", "/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/boot", "/root")
+
+
+def container_spec(
+    profile: SandboxProfile,
+    *,
+    image: str,
+    argv: tuple[str, ...],
+    limits: Limits,
+    labels: Mapping[str, str],
+    seccomp: str,
+) -> ContainerSpec:
+    """Return the specification of a hardened container.
+
+    Args:
+        profile: What the tool asks for.
+        image: The reference of the profile's image.
+        argv: What the container starts with.
+        limits: What it may use.
+        labels: Whose it is.
+        seccomp: The seccomp profile, as JSON text.
+
+    Raises:
+        ConfigurationError: The profile mounts what must not be mounted.
+    """
+    terminal = {"TERM": "xterm-256color"} if profile.tty else {}
+    return ContainerSpec(
+        image=image,
+        argv=argv,
+        env=_ENVIRONMENT | terminal,
+        working_dir=WORKSPACE,
+        user=SANDBOX_USER,
+        tty=profile.tty,
+        labels=dict(labels),
+        memory_bytes=limits.memory_bytes,
+        cpus=limits.cpus,
+        pids=limits.pids,
+        open_files=limits.open_files,
+        file_bytes=limits.disk_bytes,
+        tmpfs=(
+            Tmpfs(path="/tmp", size_bytes=limits.tmp_bytes, mode=0o1777),  # noqa: S108 - a tmpfs of its own
+            Tmpfs(path=WORKSPACE, size_bytes=limits.disk_bytes, mode=0o700),
+        ),
+        mounts=tuple(_checked_mount(mount) for mount in profile.mounts),
+        seccomp=seccomp,
+    )
+
+
+def _checked_mount(mount: Mount) -> ReadOnlyMount:
+    # Boundary: the engine runs as root and would mount anything; a socket or a device folder is a way out.
+    source = mount.source.rstrip("/") or "/"
+    parts = source.split("/")
+    if not source.startswith("/") or ".." in parts or "." in parts or source in _FORBIDDEN_SOURCES:
+        msg = f"{mount.source!r} cannot be mounted: give an absolute, normal path of a folder with data"
+        raise ConfigurationError(msg)
+    if source.endswith(".sock"):
+        msg = f"{mount.source!r} looks like a socket, and a socket is a way out of the sandbox"
+        raise ConfigurationError(msg)
+    if not mount.target.startswith("/") or ".." in mount.target.split("/"):
+        msg = f"{mount.target!r} is not an absolute, normal path to mount at"
+        raise ConfigurationError(msg)
+    return ReadOnlyMount(source=source, target=mount.target)

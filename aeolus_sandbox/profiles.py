@@ -1,0 +1,27 @@
+"""What a tool asks of its container: pure data, from which hardening makes a specification."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Mount(BaseModel):
+    """A folder of the host that a container sees read-only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    target: str
+
+
+class SandboxProfile(BaseModel):
+    """What a container must offer to a tool."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str
+    """A name of our own images (`python`, `shell`), or any reference that the engine knows."""
+    argv: tuple[str, ...] | None = None
+    """The program to start at once; None: park, and start what the tool says later."""
+    tty: bool = False
+    """Whether the program gets a terminal; stdout and stderr are then one stream."""
+    mounts: tuple[Mount, ...] = ()
+    """Folders of the host to show, read-only."""

@@ -1,0 +1,78 @@
+"""What a tool gets from the manager when it starts: its limits, and the way to its containers."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+
+from aeolus_sandbox.errors import ConfigurationError
+from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.profiles import SandboxProfile
+from aeolus_sandbox.sandboxes.kept import KeptStore
+from aeolus_sandbox.sandboxes.launcher import Launcher
+from aeolus_sandbox.sandboxes.lease import Lease
+from aeolus_sandbox.streaming.sandbox import Process, Sandbox
+from aeolus_sandbox.streaming.tool import IsolationMode, Kept, ToolContext
+
+
+class SandboxContext:
+    """The context of one session; see `streaming.tool.ToolContext` for the promises."""
+
+    def __init__(
+        self,
+        *,
+        lease: Lease,
+        limits: Limits,
+        isolation: IsolationMode,
+        launcher: Callable[[], Awaitable[Launcher]],
+        kept: KeptStore,
+        namespace: str,
+    ) -> None:
+        self.session_id = lease.session_id
+        self.limits = limits
+        self._lease = lease
+        self._isolation = isolation
+        self._launcher = launcher
+        self._kept = kept
+        self._namespace = namespace
+        self._borrowed = AsyncExitStack()
+
+    async def park(self, profile: SandboxProfile) -> Sandbox:
+        """Return a parked container; see `ToolContext.park`."""
+        self._check_isolation()
+        launcher = await self._launcher()
+        return await launcher.park(profile, self.limits, self._lease)
+
+    async def run(self, profile: SandboxProfile) -> Process:
+        """Start the profile's program; see `ToolContext.run`."""
+        self._check_isolation()
+        launcher = await self._launcher()
+        return await launcher.run(profile, self.limits, self._lease)
+
+    async def keep(self, key: str, make: Callable[[ToolContext], Awaitable[Kept]]) -> Kept:
+        """Return what is kept under a key; see `ToolContext.keep`."""
+        self._check_isolation()
+        borrowed = self._kept.borrow(f"{self._namespace}:{key}", lambda lease: make(self._with(lease)))
+        return await self._borrowed.enter_async_context(borrowed)
+
+    async def aclose(self) -> None:
+        """Give back what was borrowed, and remove the session's own containers.
+
+        Raises:
+            EngineError: A container could not be removed.
+        """
+        await self._borrowed.aclose()
+        await self._lease.aclose()
+
+    def _with(self, lease: Lease) -> "SandboxContext":
+        return SandboxContext(
+            lease=lease,
+            limits=self.limits,
+            isolation=self._isolation,
+            launcher=self._launcher,
+            kept=self._kept,
+            namespace=self._namespace,
+        )
+
+    def _check_isolation(self) -> None:
+        if self._isolation is not IsolationMode.CONTAINER:
+            msg = "this tool's isolation is in_process: set `isolation = IsolationMode.CONTAINER` to use containers"
+            raise ConfigurationError(msg)

@@ -1,0 +1,135 @@
+"""What outlives a session under a key, such as a kernel with its state: leased to one session at a time."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from aeolus_sandbox.background import BackgroundTasks
+from aeolus_sandbox.errors import EngineError
+from aeolus_sandbox.sandboxes.lease import Lease
+from aeolus_sandbox.streaming.tool import Kept
+
+_logger = logging.getLogger(__name__)
+
+IDLE_S: Final = 600.0
+"""How long something is kept that no session uses."""
+LIFETIME_S: Final = 24 * 3600.0
+"""How long something is kept at most, used or not."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    value: Kept | None = None
+    lease: Lease | None = None
+    made_at: float = 0.0
+    waiting: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+class KeptStore:
+    """Holds what is kept, with the containers that belong to it, until it is idle for long or the store closes."""
+
+    def __init__(self, tasks: BackgroundTasks, *, idle_s: float = IDLE_S) -> None:
+        self._tasks = tasks
+        self._idle_s = idle_s
+        self._entries: dict[str, _Entry] = {}
+        self._lost: set[str] = set()
+        """Keys whose last holder became unusable: whoever comes next must be told."""
+
+    @asynccontextmanager
+    async def borrow(self, key: str, make: Callable[[Lease], Awaitable[Kept]]) -> AsyncIterator[Kept]:
+        """Lend what is kept under `key`, made by `make` if need be; others who want it wait in order."""
+        entry = self._entries.setdefault(key, _Entry())
+        entry.waiting += 1
+        try:
+            async with entry.lock:
+                self._stop_timer(entry)
+                if entry.value is None or not entry.value.is_usable or self._is_too_old(entry):
+                    await self._replace(key, entry, make)
+                assert entry.value is not None
+                yield entry.value
+        finally:
+            entry.waiting -= 1
+            if entry.waiting == 0:
+                self._rest(key, entry)
+
+    def keys(self) -> list[str]:
+        """Return the keys under which something is kept."""
+        return sorted(key for key, entry in self._entries.items() if entry.value is not None)
+
+    async def drop(self, key: str) -> None:
+        """Remove what is kept under a key, once nobody uses it; without effect when there is nothing."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        async with entry.lock:
+            self._stop_timer(entry)
+            await self._discard(entry)
+        if entry.waiting == 0:
+            self._entries.pop(key, None)
+
+    async def aclose(self) -> None:
+        """Remove everything that is kept; nobody may be using it any more.
+
+        Raises:
+            EngineError: A container could not be removed.
+        """
+        entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            self._stop_timer(entry)
+            await self._discard(entry)
+
+    async def _replace(self, key: str, entry: _Entry, make: Callable[[Lease], Awaitable[Kept]]) -> None:
+        recreated = entry.value is not None or key in self._lost
+        await self._discard(entry)
+        lease = Lease(key, self._tasks, lifetime_s=LIFETIME_S)
+        try:
+            entry.value = await make(lease)
+        except BaseException:
+            self._tasks.start(self._close_quietly(lease), name=f"discard {key}")
+            raise
+        entry.lease, entry.made_at = lease, asyncio.get_running_loop().time()
+        self._lost.discard(key)
+        if recreated:
+            entry.value.mark_recreated()
+
+    async def _discard(self, entry: _Entry) -> None:
+        entry.value = None
+        lease, entry.lease = entry.lease, None
+        if lease is not None:
+            await lease.aclose()
+
+    def _rest(self, key: str, entry: _Entry) -> None:
+        if entry.value is None or not entry.value.is_usable:
+            if entry.value is not None:
+                self._lost.add(key)
+            self._entries.pop(key, None)
+            lease, entry.value, entry.lease = entry.lease, None, None
+            if lease is not None:
+                self._tasks.start(self._close_quietly(lease), name=f"discard {key}")
+        elif self._entries.get(key) is entry:
+            loop = asyncio.get_running_loop()
+            entry.timer = loop.call_later(self._idle_s, self._expire, key)
+
+    def _expire(self, key: str) -> None:
+        self._tasks.start(self.drop(key), name=f"expire {key}")
+
+    async def _close_quietly(self, lease: Lease) -> None:
+        try:
+            await lease.aclose()
+        except EngineError as error:
+            _logger.warning("a kept container is left until the manager closes: %s", error)
+
+    @staticmethod
+    def _is_too_old(entry: _Entry) -> bool:
+        return asyncio.get_running_loop().time() > entry.made_at + LIFETIME_S
+
+    @staticmethod
+    def _stop_timer(entry: _Entry) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None

@@ -1,0 +1,70 @@
+"""The chunks that a tool streams, and how they become bytes in the spool and chunks again."""
+
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+C = TypeVar("C", bound="OutputChunk")
+
+
+class Span(NamedTuple):
+    """A range of bytes in a session's spool, from `start` up to but not including `end`."""
+
+    start: int
+    end: int
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself: pydantic copies a field's default for every chunk, and the usual way is slow."""
+        return self
+
+
+class OutputChunk(BaseModel):
+    """Base of all chunks; a tool's own chunk class adds its fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    span: Span = Field(default=Span(0, 0), exclude=True, repr=False)
+    """Where the chunk's bytes lie in the spool: `session.read_range(*chunk.span)` gives them again."""
+    dropped_bytes: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
+    """How many bytes right before this chunk the policy dropped from the reader's view."""
+
+    @classmethod
+    def combined(cls, chunks: Sequence[Self]) -> Self | None:
+        """Return one chunk that stands for all of these, or None where that makes no sense (the default).
+
+        `Buffer` calls it at the end with at least two chunks; where it gives None, the chunks come one by one.
+        """
+        return None
+
+
+class ChunkCodec(Protocol[C]):
+    """How one tool's chunks lie in the spool: a small tag and a payload for each."""
+
+    merges: bool
+    """Whether neighbours of the same tag may be joined into one chunk by joining their payloads."""
+
+    def encode(self, chunk: C) -> tuple[int, bytes]:
+        """Return the chunk's tag and payload."""
+        ...
+
+    def decode(self, tag: int, payload: bytes) -> C:
+        """Return the chunk that `encode` took apart."""
+        ...
+
+
+class JsonCodec(Generic[C]):
+    """One JSON line for each chunk: right for every chunk that is not mere text."""
+
+    merges = False
+
+    def __init__(self, model: type[C]) -> None:
+        self._model = model
+
+    def encode(self, chunk: C) -> tuple[int, bytes]:
+        """Return the chunk as a JSON line."""
+        return 0, chunk.model_dump_json().encode("utf-8", "replace") + b"\n"
+
+    def decode(self, tag: int, payload: bytes) -> C:
+        """Return the chunk of a JSON line."""
+        return self._model.model_validate_json(payload)

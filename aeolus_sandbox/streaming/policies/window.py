@@ -1,0 +1,51 @@
+"""`Window`: the newest chunks, as they come; a reader that falls behind loses the oldest, and is told."""
+
+from typing import Any, ClassVar, Generic
+
+from pydantic import Field
+
+from aeolus_sandbox.streaming.chunks import C
+from aeolus_sandbox.streaming.policies.base import ContextWindow, Cursor, Policy
+from aeolus_sandbox.streaming.spool import Spool
+
+
+class Window(Policy):
+    """Give chunks as they come, and hold at most the newest `max_chunks` for a reader that is slow."""
+
+    lets_oldest_go: ClassVar[bool] = True
+
+    max_chunks: int = Field(default=200, ge=1)
+
+    def view(self, spool: Spool[Any]) -> "WindowView[Any]":
+        """Return a view of this policy over a spool."""
+        return WindowView(spool, self.max_chunks)
+
+
+class WindowView(Generic[C]):
+    """The newest chunks of a spool."""
+
+    def __init__(self, spool: Spool[C], max_chunks: int) -> None:
+        self._spool = spool
+        self._max_chunks = max_chunks
+        self._cursor = Cursor(spool)
+
+    async def next_chunk(self) -> C | None:
+        """Return the oldest chunk in the window that was not read; see `PolicyView.next_chunk`."""
+        while True:
+            self._slide()
+            chunk = await self._cursor.take()
+            if chunk is not None:
+                return chunk
+            if self._cursor.index < self._spool.next_index:
+                continue
+            if self._spool.ended:
+                return None
+            await self._spool.wait_changed()
+
+    def context_window(self) -> ContextWindow:
+        """Return what the reader has before it."""
+        self._slide()
+        return self._cursor.context_window(limit_chunks=self._max_chunks)
+
+    def _slide(self) -> None:
+        self._cursor.skip_to(self._spool.next_index - self._max_chunks)

@@ -1,0 +1,171 @@
+"""What a streaming tool is: the class that its author writes, and the handle that starting it gives."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from aeolus_sandbox.capabilities import CapabilityKind
+from aeolus_sandbox.exit_status import Stop
+from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.profiles import SandboxProfile
+from aeolus_sandbox.streaming.chunks import C, ChunkCodec, JsonCodec
+from aeolus_sandbox.streaming.policies import Buffer, Policy
+from aeolus_sandbox.streaming.sandbox import Process, Sandbox
+from aeolus_sandbox.streaming.stdin import StdinSender
+
+I = TypeVar("I", bound=BaseModel)  # the input
+F = TypeVar("F", bound=BaseModel)
+
+
+class IsolationMode(StrEnum):
+    """Where a tool's work runs."""
+
+    IN_PROCESS = "in_process"
+    """In the host process: for code of your own, never for untrusted code."""
+    CONTAINER = "container"
+    """In an ephemeral, hardened container."""
+
+
+class CancelToken:
+    """How a running tool is told to end; a tool waits for it, or gives a callback that ends its work."""
+
+    def __init__(self, on_cancel: Callable[[Stop], Awaitable[None]] | None = None) -> None:
+        self._on_cancel = on_cancel
+        self._event = asyncio.Event()
+        self.stop: Stop | None = None
+        """Why it was cancelled, once it was."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the tool was told to end."""
+        return self.stop is not None
+
+    async def cancel(self, stop: Stop) -> None:
+        """Tell the tool to end; the first reason counts, later calls do nothing."""
+        if self.stop is not None:
+            return
+        self.stop = stop
+        self._event.set()
+        if self._on_cancel is not None:
+            await self._on_cancel(stop)
+
+    async def wait_cancelled(self) -> Stop:
+        """Wait until the tool is told to end, and return why."""
+        await self._event.wait()
+        assert self.stop is not None
+        return self.stop
+
+
+@dataclass(slots=True)
+class StreamingToolHandle(Generic[C, F]):
+    """What `StreamingTool.start` returns: one running tool."""
+
+    chunks: AsyncIterator[C]
+    """The output; it ends when the tool has ended, and is always read to its end."""
+    finalize: Awaitable[F]
+    """Gives the result; awaited once, after the end of `chunks`."""
+    stdin: StdinSender | None = None
+    """Takes input for a bidirectional tool; None: the tool is read-only."""
+    cancel: CancelToken = field(default_factory=CancelToken)
+    """Ends the tool; `chunks` and `finalize` must then end soon."""
+
+
+class ToolContext(Protocol):
+    """What the manager gives to a tool that starts."""
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of this session."""
+        ...
+
+    async def park(self, profile: SandboxProfile) -> Sandbox:
+        """Return a parked container of this profile; it is removed when the session ends.
+
+        Raises:
+            ConfigurationError: The tool's isolation is `IN_PROCESS`, or the profile is wrong.
+            EngineError: No container could be started.
+        """
+        ...
+
+    async def run(self, profile: SandboxProfile) -> Process:
+        """Start a container whose program is the profile's `argv`; it is removed when the session ends.
+
+        Raises:
+            ConfigurationError: The tool's isolation is `IN_PROCESS`, or the profile is wrong.
+            EngineError: No container could be started.
+        """
+        ...
+
+    async def keep(self, key: str, make: "Callable[[ToolContext], Awaitable[Kept]]") -> "Kept":
+        """Return what an earlier session kept under this key, made by `make` where there is none.
+
+        Waits while another session uses it. What `make` starts through the context that it is given lives on after
+        this session, until the manager closes or it has not been used for a while.
+        """
+        ...
+
+
+class Kept(Protocol):
+    """Something that outlives a session, such as a kernel with its state."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the next session can use it."""
+        ...
+
+    def mark_recreated(self) -> None:
+        """Note that it stands in the place of an earlier one of its key that was lost; called before it is lent."""
+        ...
+
+
+class StreamingTool(ABC, Generic[I, C, F]):
+    """Base of all tools: give the names, the three models, and `start`."""
+
+    name: ClassVar[str]
+    """Stable name, in snake_case."""
+    description: ClassVar[str]
+    """What the tool does, in words for a person or a model."""
+    Input: type[I]
+    """What a session is configured with."""
+    OutputChunk: type[C]
+    """What it streams."""
+    Final: type[F]
+    """What it ends with."""
+    policy: Policy = Buffer()
+    """How the output reaches the reader, unless the caller says otherwise."""
+    isolation: IsolationMode = IsolationMode.IN_PROCESS
+    """Where the work runs."""
+    idempotent: bool = False
+    """Whether a stored result may stand for running it again."""
+    required_capability: CapabilityKind | None = None
+    """What must have been granted."""
+
+    @abstractmethod
+    async def start(self, tool_input: I, context: ToolContext) -> StreamingToolHandle[C, F]:
+        """Start the tool and return its handle at once.
+
+        Called by the manager after the capability check, once for each session.
+
+        Raises:
+            ConfigurationError: The input is wrong; nothing has started.
+            EngineError: No container could be started; nothing is left.
+        """
+
+    def timeout_s(self, tool_input: I) -> float | None:
+        """Return the time limit that an input asks for; it can only shorten the session's wall time."""
+        value = getattr(tool_input, "timeout_s", None)
+        return float(value) if isinstance(value, int | float) else None
+
+    def codec(self) -> ChunkCodec[Any]:
+        """Return how the chunks lie in the spool; JSON lines suit every tool."""
+        return JsonCodec(self.OutputChunk)

@@ -1,0 +1,192 @@
+"""One piece of code under way in a kernel: its chunks, its result, and its end when time is up."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from aeolus_sandbox.errors import SessionBroken
+from aeolus_sandbox.exit_status import ExitStatus, Stop
+from aeolus_sandbox.guest import frames
+from aeolus_sandbox.limits import MIB, LimitName
+from aeolus_sandbox.streaming.clipping import ClippedText
+from aeolus_sandbox.streaming.rendering import render_text
+from aeolus_sandbox.tools.code_interpreter import replies
+from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
+from aeolus_sandbox.tools.code_interpreter.models import CodeChunk, CodeError, CodeResult
+from aeolus_sandbox.tools.code_interpreter.translation import Translator
+
+OUTPUT_CHARACTERS: Final = 8000
+"""How much of the output a result holds."""
+INTERRUPT_GRACE_S: Final = 2.0
+"""How long code may take to end after it was interrupted, each of two times, before its kernel is killed."""
+_KILL_GRACES: Final = 2
+"""How many times longer a killed kernel may take to be buried, before its container is killed."""
+
+
+class Cell:
+    """One operation of a kernel."""
+
+    def __init__(
+        self, kernel: Kernel, op: int, *, keeps_kernel: bool, grace_s: float = INTERRUPT_GRACE_S
+    ) -> None:
+        self._kernel = kernel
+        self._op = op
+        self._keeps_kernel = keeps_kernel
+        self._grace_s = grace_s
+        self._recreated, kernel.state_lost = kernel.state_lost, False
+        self._translator = Translator(op)
+        self._started = time.monotonic()
+        self._output = ClippedText(OUTPUT_CHARACTERS)
+        self._ended = asyncio.Event()
+        self._stop: Stop | None = None
+        self._status = ExitStatus(reason="exited", code=0)
+        self._error: CodeError | None = None
+        self._result: str | None = None
+        self._images = 0
+
+    async def chunks(self) -> AsyncIterator[CodeChunk]:
+        """Yield the output as it comes, until the kernel says that the code has ended.
+
+        Raises:
+            SessionBroken: The engine or the container went away, or the guest failed.
+            GuestProtocolError: The guest sent what no guest of ours sends.
+        """
+        try:
+            if self._recreated:
+                yield _recreated()
+            while not self._ended.is_set():
+                reply = await self._kernel.next_reply()
+                for chunk in self._taken(reply):
+                    yield chunk
+        except SessionBroken:
+            if self._stop is not None:  # we have killed the container ourselves
+                self._status = ExitStatus(reason=self._stop.reason, limit_hit=self._stop.limit_hit)
+            elif self._kernel.ended is not None:
+                # The code has killed the guest, or used up the memory together with it: that is no failure of ours.
+                yield self._take_end(self._kernel.ended)
+            else:
+                raise
+        finally:
+            self._ended.set()
+
+    async def result(self) -> CodeResult:
+        """Return how the code ended."""
+        if self._stop is not None:
+            status = ExitStatus(
+                reason=self._stop.reason, code=self._status.code, limit_hit=self._stop.limit_hit
+            )
+        else:
+            status = self._status
+        return CodeResult(
+            success=status.ok,
+            status=status,
+            execution_time_ms=(time.monotonic() - self._started) * 1000,
+            error=self._error,
+            result=self._result,
+            output=self._output.rendered(render_text),
+            images=self._images,
+            environment_recreated=self._recreated,
+        )
+
+    async def stop(self, stop: Stop) -> None:
+        """End the code: interrupt it twice, then kill its kernel, then the container."""
+        self._stop = self._stop or stop
+        if stop.reason == "cancelled" and not self._keeps_kernel:
+            await self._kernel.stop(stop)
+            return
+        ladder = (
+            (self._kernel.interrupt, self._grace_s),
+            (self._kernel.interrupt, self._grace_s),
+            (self._kernel.kill_kernel, self._grace_s * _KILL_GRACES),
+        )
+        for attempt, grace_s in ladder:
+            if await self._ends_within(grace_s, attempt):
+                return
+        await self._kernel.stop(stop)
+
+    async def _ends_within(self, grace_s: float, attempt: Callable[[int], Awaitable[None]]) -> bool:
+        try:
+            async with asyncio.timeout(grace_s):  # a guest that was stopped does not even read
+                await attempt(self._op)
+                await self._ended.wait()
+        except (TimeoutError, SessionBroken):
+            return self._ended.is_set()
+        return True
+
+    def _taken(self, reply: replies.Reply) -> list[CodeChunk]:
+        try:
+            return self._take(reply)
+        except frames.FrameError as error:
+            raise self._kernel.protocol_broken(error) from error
+
+    def _take(self, reply: replies.Reply) -> list[CodeChunk]:
+        match reply:
+            case frames.Done(op=op) if op == self._op:
+                return self._take_done(reply)
+            case replies.KernelDied(op=op) if op == self._op:
+                return self._take_death(reply)
+            case replies.KernelDied():  # an earlier cell ended it, by `exit()` or from a thread
+                self._recreated, self._kernel.state_lost = True, False
+                return [_recreated()]
+            case replies.Error(op=op, name=name, value=value, traceback=traceback) if op == self._op:
+                self._error = CodeError(name=name, value=value, traceback=tuple(replies.lines_of(traceback)))
+        chunk = self._translator.chunk(reply)
+        if chunk is None:
+            return []
+        if chunk.stream in {"stdout", "stderr"}:
+            self._output.feed(chunk.content)
+        elif chunk.stream == "image":
+            self._images += 1
+        if isinstance(reply, replies.Result) and not chunk.background:
+            self._result = chunk.alternatives.get(
+                "text/plain", chunk.content if chunk.stream == "result" else None
+            )
+        return [chunk]
+
+    def _take_done(self, done: frames.Done) -> list[CodeChunk]:
+        self._ended.set()
+        if done.status == "ok":
+            return []
+        self._status = ExitStatus(reason="exited", code=1)
+        if self._error is not None:
+            return []
+        words = {
+            "interrupted": ("KeyboardInterrupt", "the code was interrupted"),
+            "aborted": ("NotRun", "the code was not run"),
+        }
+        name, value = words.get(done.status, ("ExecutionFailed", "the code failed"))
+        return [self._fail(name, f"{value}: {done.message}" if done.message else value)]
+
+    def _take_death(self, death: replies.KernelDied) -> list[CodeChunk]:
+        self._ended.set()
+        code = death.exit_code if death.signal is None else 128 + death.signal
+        if death.out_of_memory:
+            self._status = ExitStatus(reason="out_of_memory", code=code, limit_hit=LimitName.MEMORY)
+            how = f"out of memory, limit {self._memory_limit()}"
+        elif death.signal is not None:
+            self._status = ExitStatus(reason="killed", code=code)
+            how = f"killed by signal {death.signal}"
+        else:
+            self._status = ExitStatus(reason="exited", code=code)
+            how = f"exited with code {code}"
+        words = f"\n{death.stderr_tail}" if death.stderr_tail else ""
+        return [self._fail("KernelDied", f"the kernel died: {how}; variables are lost{words}")]
+
+    def _take_end(self, ended: ExitStatus) -> CodeChunk:
+        self._status = ended if not ended.ok else ExitStatus(reason="killed", code=ended.code)
+        how = f"{ended}, with its container"
+        if ended.reason == "out_of_memory":
+            how += f", limit {self._memory_limit()}"
+        return self._fail("KernelDied", f"the kernel died: {how}; variables and files are lost")
+
+    def _memory_limit(self) -> str:
+        return f"{self._kernel.limits.memory_bytes / MIB:.0f} MiB"
+
+    def _fail(self, name: str, value: str) -> CodeChunk:
+        self._error = CodeError(name=name, value=value)
+        return CodeChunk(stream="error", content=f"{name}: {value}")
+
+
+def _recreated() -> CodeChunk:
+    return CodeChunk(stream="status", content="the kernel was replaced: its variables are lost")

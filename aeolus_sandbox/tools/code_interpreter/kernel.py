@@ -1,0 +1,221 @@
+"""The host's side of a guest's kernel: frames out, checked frames in."""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from aeolus_sandbox.errors import (
+    AeolusError,
+    ConfigurationError,
+    GuestProtocolError,
+    SessionBroken,
+    SessionClosed,
+)
+from aeolus_sandbox.exit_status import ExitStatus, Stop
+from aeolus_sandbox.guest import frames
+from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.profiles import SandboxProfile
+from aeolus_sandbox.streaming.sandbox import Process
+from aeolus_sandbox.tools.code_interpreter import replies
+
+BOOT_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 60.0
+"""How long a guest may take to read what is sent to it, and to write a file."""
+_STDERR_TAIL_BYTES: Final = 4096
+_TURN_REPLIES: Final = 256
+
+
+class Kernel:
+    """One guest with its kernel; one operation at a time. It can be kept from session to session."""
+
+    def __init__(
+        self,
+        process: Process,
+        profile: SandboxProfile,
+        limits: Limits,
+        *,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
+        self.profile = profile
+        self.limits = limits
+        """The limits of the container, which all sessions share that use it."""
+        self._process = process
+        self._answer_timeout_s = answer_timeout_s
+        self._splitter = frames.LineSplitter()
+        self._lines: deque[bytes] = deque()
+        self._taken = 0
+        self._ops = itertools.count(1)
+        self._stderr = b""
+        self._failure: AeolusError | None = None
+        self._booting = True
+        self.ended: ExitStatus | None = None
+        """How the container ended by itself, where it has."""
+        self.state_lost = False
+        """Whether the kernel has been replaced since somebody last asked."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the guest answers; a kernel that died has been replaced by then."""
+        return self._failure is None
+
+    def mark_recreated(self) -> None:
+        """Note that an earlier kernel of the same key was lost; see `Kept.mark_recreated`."""
+        self.state_lost = True
+
+    @property
+    def is_booting(self) -> bool:
+        """Whether the kernel does not run yet, or not again."""
+        return self._booting
+
+    async def wait_ready(self) -> None:
+        """Wait until the kernel has booted.
+
+        Raises:
+            SessionBroken: It does not boot, or the container was lost.
+            GuestProtocolError: The guest does not speak our protocol.
+        """
+        try:
+            async with asyncio.timeout(BOOT_TIMEOUT_S):
+                while self._booting:
+                    await self.next_reply()
+        except TimeoutError as error:
+            msg = f"the kernel did not boot within {BOOT_TIMEOUT_S:g} s"
+            raise self._failed(SessionBroken(msg)) from error
+
+    async def execute(self, code: str) -> int:
+        """Send code to the kernel and return the operation's number; its replies end with `Done` or `KernelDied`.
+
+        Raises:
+            SessionBroken: The guest takes no input.
+        """
+        op = next(self._ops)
+        await self._send(frames.Execute(op=op, code=code))
+        return op
+
+    async def interrupt(self, op: int) -> None:
+        """Interrupt an operation."""
+        await self._send(frames.Interrupt(op=op))
+
+    async def kill_kernel(self, op: int) -> None:
+        """Kill the kernel, which loses its state."""
+        await self._send(frames.KillKernel(op=op))
+
+    async def write_files(self, files: Sequence[tuple[str, bytes]]) -> None:
+        """Write files below the kernel's working directory.
+
+        Raises:
+            ConfigurationError: One could not be written.
+            SessionBroken: The container was lost.
+        """
+        for path, data in files:
+            op = next(self._ops)
+            pieces = range(0, max(1, len(data)), frames.FILE_PIECE_BYTES)
+            for start in pieces:
+                piece = data[start : start + frames.FILE_PIECE_BYTES]
+                last = start == pieces[-1]
+                await self._send(frames.WriteFile(op=op, path=path, data=piece, first=start == 0, last=last))
+            await self._wait_written(op, path)
+
+    async def next_reply(self) -> replies.Reply:
+        """Return the guest's next reply.
+
+        Raises:
+            SessionBroken: The guest has ended, or the container was lost.
+            GuestProtocolError: The guest sent what no guest of ours sends.
+        """
+        while not self._lines:
+            await self._read()
+        self._taken += 1
+        if self._taken % _TURN_REPLIES == 0:
+            # Boundary: many tiny frames arrive at once; the host's other sessions have their turn in between.
+            await asyncio.sleep(0)
+        try:
+            reply = replies.decode_reply(self._lines.popleft())
+        except frames.FrameError as error:
+            raise self.protocol_broken(error) from error
+        self._note(reply)
+        return reply
+
+    def protocol_broken(self, error: frames.FrameError) -> GuestProtocolError:
+        """Return the error for a guest that sent what no guest of ours sends, and use the guest no more."""
+        # Boundary: such a guest has been taken over or is not ours; nothing more of it is read.
+        self._lines.clear()
+        failure = GuestProtocolError(f"the guest broke the protocol: {error}")
+        self._failed(failure)
+        return failure
+
+    async def stop(self, stop: Stop) -> None:
+        """Kill the whole container."""
+        self._failure = self._failure or SessionBroken("the kernel's container was killed")
+        await self._process.stop(stop)
+
+    def _note(self, reply: replies.Reply) -> None:
+        match reply:
+            case frames.Ready(protocol=protocol):
+                if protocol != frames.PROTOCOL_VERSION:
+                    msg = f"the guest speaks protocol {protocol}, we speak {frames.PROTOCOL_VERSION}: rebuild its image"
+                    raise self._failed(GuestProtocolError(msg))
+                self._booting = False
+            case replies.KernelDied():
+                self._booting = self.state_lost = True
+            case frames.Fault(message=message):
+                msg = f"the kernel's host failed: {message[:500]}"
+                raise self._failed(SessionBroken(msg))
+            case _:
+                pass
+
+    def _failed(self, failure: AeolusError) -> AeolusError:
+        self._failure = self._failure or failure
+        return failure
+
+    async def _send(self, request: frames.Request) -> None:
+        try:
+            async with asyncio.timeout(self._answer_timeout_s):
+                await self._process.write(frames.encode_frame(request))
+        except TimeoutError as error:  # the code has stopped the guest, say
+            msg = f"the kernel's host has read nothing for {self._answer_timeout_s:g} s"
+            raise self._failed(SessionBroken(msg)) from error
+        except SessionClosed as error:
+            msg = "the kernel's container has ended"
+            raise self._failed(SessionBroken(msg)) from error
+
+    async def _wait_written(self, op: int, path: str) -> None:
+        try:
+            async with asyncio.timeout(self._answer_timeout_s):
+                done = await self._wait_done(op)
+        except TimeoutError as error:
+            msg = f"the kernel's host has not written the file {path!r} within {self._answer_timeout_s:g} s"
+            raise self._failed(SessionBroken(msg)) from error
+        if done.status != "ok":
+            msg = f"the file {path!r} could not be written into the workspace: {done.message[:500]}"
+            raise ConfigurationError(msg)
+
+    async def _wait_done(self, op: int) -> frames.Done:
+        while True:
+            match await self.next_reply():
+                case frames.Done(op=done) as reply if done == op:
+                    return reply
+
+    async def _read(self) -> None:
+        """Take in what the guest has sent; what it says on stderr is kept for the case that it fails."""
+        if isinstance(self._failure, GuestProtocolError):
+            raise self._failure
+        pieces = await self._process.read()
+        if not pieces:
+            raise self._failed(SessionBroken(await self._last_words()))
+        for stream, data in pieces:
+            if stream == "stderr":
+                self._stderr = (self._stderr + data)[-_STDERR_TAIL_BYTES:]
+                continue
+            try:
+                self._lines.extend(self._splitter.feed(data))
+            except frames.FrameError as error:  # told once what came before it has been given
+                self._failed(GuestProtocolError(f"the guest broke the protocol: {error}"))
+                return
+
+    async def _last_words(self) -> str:
+        self.ended = await self._process.wait()
+        words = self._stderr.decode("utf-8", "replace").strip()
+        return f"the kernel's container has ended ({self.ended})" + (f": {words}" if words else "")
