@@ -16,7 +16,8 @@ SANDBOX_USER: Final = "10001:10001"
 WORKSPACE: Final = "/workspace"
 
 _ENVIRONMENT: Final = {"HOME": WORKSPACE, "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108 - a tmpfs of its own
-_FORBIDDEN_SOURCES: Final = ("/", "/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/boot", "/root")
+_FORBIDDEN_SOURCES: Final = ("/", "/etc", "/boot", "/root")
+_FORBIDDEN_TREES: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
 
 
 def container_spec(
@@ -67,8 +68,9 @@ def container_spec(
 def _checked_mount(mount: Mount) -> ReadOnlyMount:
     # Boundary: the engine runs as root and would mount anything; a socket or a device folder is a way out.
     source = mount.source.rstrip("/") or "/"
-    parts = source.split("/")
-    if not source.startswith("/") or ".." in parts or "." in parts or source in _FORBIDDEN_SOURCES:
+    is_normal = source.startswith("/") and not {"", ".", ".."} & set(source.split("/")[1:])
+    is_forbidden = any(source == tree or source.startswith(f"{tree}/") for tree in _FORBIDDEN_TREES)
+    if not is_normal or is_forbidden or source in _FORBIDDEN_SOURCES:
         msg = f"{mount.source!r} cannot be mounted: give an absolute, normal path of a folder with data"
         raise ConfigurationError(msg)
     if source.endswith(".sock"):

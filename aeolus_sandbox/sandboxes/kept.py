@@ -79,9 +79,15 @@ class KeptStore:
             EngineError: A container could not be removed.
         """
         entries, self._entries = list(self._entries.values()), {}
+        failure: EngineError | None = None
         for entry in entries:
             self._stop_timer(entry)
-            await self._discard(entry)
+            try:
+                await self._discard(entry)
+            except EngineError as error:  # the others must go all the same
+                failure = error
+        if failure is not None:
+            raise failure
 
     async def _replace(self, key: str, entry: _Entry, make: Callable[[Lease], Awaitable[Kept]]) -> None:
         recreated = entry.value is not None or key in self._lost

@@ -99,8 +99,9 @@ def _read_source(source: Path, max_bytes: int) -> bytes:
     except OSError as error:
         msg = f"cannot read {str(source)!r}: {error.strerror} (links are not followed)"
         raise ConfigurationError(msg) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        msg = f"{str(source)!r} is not a regular file"
+        raise ConfigurationError(msg)
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            msg = f"{str(source)!r} is not a regular file"
-            raise ConfigurationError(msg)
         return file.read(max_bytes + 1)

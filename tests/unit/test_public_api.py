@@ -48,13 +48,17 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
 
 def test_the_manager_loads_neither_the_image_builder_nor_the_command_line() -> None:
     heavy = "anthropic docker typer click rich mcp jupyter_client ipykernel zmq"
-    code = f"import sys; from aeolus_sandbox import *; print(sorted(set({heavy.split()!r}) & set(sys.modules)))"
+    code = (
+        f"import sys; from aeolus_sandbox import *; print(sorted(set({heavy.split()!r}) & set(sys.modules)))"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"
 
 
 def test_every_error_has_a_code_of_its_own() -> None:
-    kinds = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    kinds = [
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)
+    ]
     codes = [kind.code for kind in kinds if issubclass(kind, errors.AeolusError)]
     assert len(codes) == len(kinds) == len(set(codes))
 

@@ -79,7 +79,7 @@ class Cell:
         else:
             status = self._status
         return CodeResult(
-            success=status.ok,
+            success=status.ok and self._error is None,
             status=status,
             execution_time_ms=(time.monotonic() - self._started) * 1000,
             error=self._error,
@@ -122,7 +122,7 @@ class Cell:
 
     def _take(self, reply: replies.Reply) -> list[CodeChunk]:
         match reply:
-            case frames.Done(op=op) if op == self._op:
+            case replies.Done(op=op) if op == self._op:
                 return self._take_done(reply)
             case replies.KernelDied(op=op) if op == self._op:
                 return self._take_death(reply)
@@ -144,7 +144,7 @@ class Cell:
             )
         return [chunk]
 
-    def _take_done(self, done: frames.Done) -> list[CodeChunk]:
+    def _take_done(self, done: replies.Done) -> list[CodeChunk]:
         self._ended.set()
         if done.status == "ok":
             return []

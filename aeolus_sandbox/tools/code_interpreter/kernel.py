@@ -153,14 +153,14 @@ class Kernel:
 
     def _note(self, reply: replies.Reply) -> None:
         match reply:
-            case frames.Ready(protocol=protocol):
+            case replies.Ready(protocol=protocol):
                 if protocol != frames.PROTOCOL_VERSION:
                     msg = f"the guest speaks protocol {protocol}, we speak {frames.PROTOCOL_VERSION}: rebuild its image"
                     raise self._failed(GuestProtocolError(msg))
                 self._booting = False
             case replies.KernelDied():
                 self._booting = self.state_lost = True
-            case frames.Fault(message=message):
+            case replies.Fault(message=message):
                 msg = f"the kernel's host failed: {message[:500]}"
                 raise self._failed(SessionBroken(msg))
             case _:
@@ -192,10 +192,10 @@ class Kernel:
             msg = f"the file {path!r} could not be written into the workspace: {done.message[:500]}"
             raise ConfigurationError(msg)
 
-    async def _wait_done(self, op: int) -> frames.Done:
+    async def _wait_done(self, op: int) -> replies.Done:
         while True:
             match await self.next_reply():
-                case frames.Done(op=done) as reply if done == op:
+                case replies.Done(op=done) as reply if done == op:
                     return reply
 
     async def _read(self) -> None:

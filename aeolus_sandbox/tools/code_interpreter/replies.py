@@ -10,12 +10,13 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from aeolus_sandbox.guest import frames
-from aeolus_sandbox.guest.frames import Done, Fault, Frame, FrameError, Op, Ready
+from aeolus_sandbox.guest.frames import Frame, FrameError, Op
 
 MAX_ENTRIES: Final = 32
 """How many types of one bundle are looked at."""
 _UNPACKED_BYTES: Final = 1024 * 1024
 """Up to this length, a JSON value is unpacked whatever it holds."""
+_TRACEBACK_BYTES: Final = 2 * 1024 * 1024
 _MIME_TYPE: Final = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}", re.ASCII)  # RFC 6838, section 4.2
 
 PREFERRED_TYPES: Final = (
@@ -39,6 +40,12 @@ PREFERRED_TYPES: Final = (
 T = TypeVar("T")
 
 ShortText = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
+
+
+class Ready(Frame, tag="ready", frozen=True):
+    """The kernel has booted and answers."""
+
+    protocol: int
 
 
 class Stream(Frame, tag="stream", frozen=True):
@@ -74,6 +81,14 @@ class Error(Frame, tag="error", frozen=True):
     traceback: msgspec.Raw
 
 
+class Done(Frame, tag="done", frozen=True):
+    """The operation has ended."""
+
+    op: Op
+    status: ShortText
+    message: ShortText = ""
+
+
 class KernelDied(Frame, tag="kernel_died", frozen=True):
     """The kernel's process has ended."""
 
@@ -82,6 +97,12 @@ class KernelDied(Frame, tag="kernel_died", frozen=True):
     signal: Annotated[int, msgspec.Meta(ge=1, le=127)] | None = None
     out_of_memory: bool = False
     stderr_tail: ShortText = ""
+
+
+class Fault(Frame, tag="fault", frozen=True):
+    """The guest itself failed and ends."""
+
+    message: ShortText
 
 
 Reply = Ready | Stream | Display | Result | Error | Done | KernelDied | Fault
@@ -131,12 +152,15 @@ def entries_of(data: msgspec.Raw) -> dict[str, str]:
 
 
 def lines_of(traceback: msgspec.Raw) -> list[str]:
-    """Return the lines of a traceback; none when it is longer than any that a guest of ours sends.
+    """Return the lines of a traceback, or a line that says that it is too long.
 
     Raises:
         FrameError: It is not a list of texts.
     """
-    return [] if len(bytes(traceback)) > _UNPACKED_BYTES * 16 else _checked(_lines_decoder, bytes(traceback))
+    line = bytes(traceback)
+    if len(line) > _TRACEBACK_BYTES:
+        return [f"[the traceback of {len(line)} bytes is left out]"]
+    return _checked(_lines_decoder, line)
 
 
 def _raw_entries(data: msgspec.Raw) -> _Bundle:
