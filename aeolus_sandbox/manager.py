@@ -1,6 +1,7 @@
 """The session manager: the only front door, and the only place that picks an engine."""
 
 import asyncio
+import logging
 import uuid
 from typing import Any, Final, Self
 
@@ -8,16 +9,18 @@ from aeolus_sandbox.background import BackgroundTasks
 from aeolus_sandbox.capabilities import SANDBOXED, Grants, require
 from aeolus_sandbox.engine.base import Engine
 from aeolus_sandbox.engine.docker import DockerEngine
-from aeolus_sandbox.errors import QuotaExceeded, SessionClosed
+from aeolus_sandbox.errors import EngineError, QuotaExceeded, SessionClosed
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.sandboxes.context import SandboxContext
 from aeolus_sandbox.sandboxes.host import SandboxHost
-from aeolus_sandbox.sandboxes.kept import IDLE_S
+from aeolus_sandbox.sandboxes.kept import IDLE_S, MAX_KEPT
 from aeolus_sandbox.sandboxes.reaper import Reaped
 from aeolus_sandbox.streaming.chunks import C
 from aeolus_sandbox.streaming.policies import Policy
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.tool import F, I, StreamingTool, StreamingToolHandle
+
+_logger = logging.getLogger(__name__)
 
 MAX_SESSIONS: Final = 32
 """How many sessions a manager has open at once by default."""
@@ -38,6 +41,7 @@ class SessionManager:
         engine: Engine | None = None,
         docker_host: str | None = None,
         kept_idle_s: float = IDLE_S,
+        max_kept: int = MAX_KEPT,
     ) -> None:
         """Configure a manager; nothing is connected before a container is needed.
 
@@ -48,6 +52,7 @@ class SessionManager:
             engine: The engine to use, which stays the caller's to close; None: Docker.
             docker_host: Address of Docker; None: `DOCKER_HOST`, else the local socket.
             kept_idle_s: How long a kernel that no session uses is kept, in seconds.
+            max_kept: How many kernels are kept; beyond it, the one that was not used for longest goes.
         """
         self.grants = grants
         self.limits = limits or Limits()
@@ -56,7 +61,7 @@ class SessionManager:
         self._own_engine = used_engine if engine is None else None
         self._tasks = BackgroundTasks()
         self._shutdown = BackgroundTasks()
-        self._host = SandboxHost(used_engine, tasks=self._tasks, kept_idle_s=kept_idle_s)
+        self._host = SandboxHost(used_engine, tasks=self._tasks, kept_idle_s=kept_idle_s, max_kept=max_kept)
         self._sessions: dict[str, StreamingToolSession[Any, Any]] = {}
         self._opening = 0
         self._closed = False
@@ -64,8 +69,13 @@ class SessionManager:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, exc_type: type[BaseException] | None, *exc_info: object) -> None:
+        try:
+            await self.aclose()
+        except EngineError as error:
+            if exc_type is None:
+                raise
+            _logger.warning("%s", error)  # it must not hide what went wrong before it
 
     @property
     def owner(self) -> str:

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from aeolus_sandbox.engine.base import OWNER_LABEL, ContainerInfo, EngineInfo
+from aeolus_sandbox.engine.base import ContainerInfo, EngineInfo
 from aeolus_sandbox.engine.image_catalog import ImageCatalog
 from aeolus_sandbox.engine.images import ImageState
-from aeolus_sandbox.errors import AeolusError, ConfigurationError
-from aeolus_sandbox.sandboxes.owner import Owner
+from aeolus_sandbox.errors import AeolusError
+from aeolus_sandbox.sandboxes.reaper import is_abandoned
 
 _OLDEST_API: Final = (1, 40)
 _LITTLE_DISK_BYTES: Final = 5 * 1024**3
@@ -73,7 +73,7 @@ def about_images(states: Iterable[ImageState], catalog: ImageCatalog) -> list[Fi
 
 def about_containers(containers: Sequence[ContainerInfo]) -> list[Finding]:
     """Return whether containers were left behind by a process that is gone."""
-    abandoned = [container.id[:12] for container in containers if _is_abandoned(container)]
+    abandoned = [container.id[:12] for container in containers if is_abandoned(container.labels)]
     if abandoned:
         words = f"{len(abandoned)} abandoned ({', '.join(abandoned[:5])})"
         return [Finding("warn", "containers", words, "run `aeolus reap`")]
@@ -155,10 +155,3 @@ def _image(name: str, states: list[ImageState], *, is_run: bool) -> Finding:
         text = f"{present[0].reference} is current, {len(stale)} older left"
         return Finding("warn", subject, text, f"run `aeolus images remove --stale {name}`")
     return Finding("ok", subject, f"{present[0].reference} is current")
-
-
-def _is_abandoned(container: ContainerInfo) -> bool:
-    try:
-        return Owner.parse(container.labels[OWNER_LABEL]).liveness() == "gone"
-    except ConfigurationError:
-        return False

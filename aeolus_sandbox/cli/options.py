@@ -1,14 +1,13 @@
 """What the options of several commands mean."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from aeolus_sandbox.limits import MIB, Limits
 
-_DEFAULTS: Final = Limits()
 _size = TypeAdapter(ByteSize)
 
 
@@ -59,14 +58,9 @@ def parse_files(texts: list[str]) -> dict[str, Path]:
 
 
 def limits_for(*, memory_bytes: int | None, timeout_s: float | None) -> Limits:
-    """Return the limits of a session that the operator asked for; the disks, which lie in memory, are made to fit."""
-    memory = memory_bytes or _DEFAULTS.memory_bytes
-    return Limits(
-        memory_bytes=ByteSize(memory),
-        disk_bytes=ByteSize(min(_DEFAULTS.disk_bytes, memory // 2)),
-        tmp_bytes=ByteSize(min(_DEFAULTS.tmp_bytes, memory // 8)),
-        wall_time_s=timeout_s or _DEFAULTS.wall_time_s,
-    )
+    """Return the limits of a session that the operator asked for."""
+    asked = {"memory_bytes": memory_bytes, "wall_time_s": timeout_s}
+    return Limits.model_validate({name: value for name, value in asked.items() if value is not None})
 
 
 Timeout = Annotated[

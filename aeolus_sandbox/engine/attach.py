@@ -17,9 +17,11 @@ from aeolus_sandbox.pieces import Piece
 
 _PAUSE_ABOVE_BYTES: Final = 1024 * 1024
 """Reading from the socket pauses while more than this waits for the reader."""
+_BUFFER_BYTES: Final = 256 * 1024
+"""What is read at once. Always the same memory: a new large block for each read costs more than the read itself."""
 
 
-class HijackedStream(asyncio.Protocol, AttachStream):
+class HijackedStream(asyncio.BufferedProtocol, AttachStream):
     """Both directions of an attached container."""
 
     def __init__(self, response: aiohttp.ClientResponse, *, tty: bool) -> None:
@@ -30,6 +32,7 @@ class HijackedStream(asyncio.Protocol, AttachStream):
         self._response = response
         self._transport: asyncio.Transport = connection.transport
         self._decoder = None if tty else FrameDecoder()
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._pieces: list[Piece] = []
         self._held_bytes = 0
         self._readable = asyncio.Event()
@@ -79,18 +82,23 @@ class HijackedStream(asyncio.Protocol, AttachStream):
             msg = "the container's stdin is closed: the session has ended, or its input has"
             raise SessionClosed(msg)
 
-    # asyncio.Protocol
+    # asyncio.BufferedProtocol
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Give the memory to read into."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take in what the engine sent."""
+        data = self._buffer[:nbytes]
         try:
-            pieces = [Piece("stdout", data)] if self._decoder is None else self._decoder.feed(data)
+            pieces = [Piece("stdout", bytes(data))] if self._decoder is None else self._decoder.feed(data)
         except EngineError as error:
             self._end(error)
             self._transport.abort()
             return
         self._pieces.extend(pieces)
-        self._held_bytes += len(data)
+        self._held_bytes += nbytes
         self._readable.set()
         if self._held_bytes > _PAUSE_ABOVE_BYTES:
             self._transport.pause_reading()

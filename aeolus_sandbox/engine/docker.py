@@ -30,6 +30,10 @@ CALL_TIMEOUT_S: Final = 30.0
 START_TIMEOUT_S: Final = 60.0
 _REMOVE_TIMEOUT_S: Final = 20.0
 _KNOWN_SOCKETS: Final = ("/var/run/docker.sock", "~/.docker/run/docker.sock", "~/.docker/desktop/docker.sock")
+# Boundary: without any, Docker takes Ctrl-P Ctrl-Q on a terminal for the wish to detach, and the session is lost (a file
+# with all bytes has the two). Nobody types these, or can guess them. They must be something; and the beginning of them
+# is held back until the next byte comes, so that it must not be one that is typed either: 0xFF is not in UTF-8.
+_DETACH_KEYS: Final = "%2C".join(["%FF", *(f"%{128 + byte % 128:02X}" for byte in os.urandom(15))])
 _OLDEST_API: Final = (1, 40)
 
 
@@ -157,16 +161,17 @@ class DockerEngine:
     async def _forget_by_name(self, name: str) -> None:
         try:
             await self._remove_once(ContainerId(name))
+        except EngineUnavailable:
+            _logger.debug("the container %r may be left behind until it is reaped", name)
         except EngineError as error:
             _logger.warning("the container %r may be left behind until it is reaped: %s", name, error)
 
     async def _attach(self, container: aiodocker.containers.DockerContainer, *, tty: bool) -> HijackedStream:
         docker = self._docker()
         url = URL(f"{docker.docker_host}/{docker.api_version}/containers/{container.id}/attach")
-        query = {"stream": "1", "stdin": "1", "stdout": "1", "stderr": "1", "detachKeys": ""}
         async with self._call("attach to a container"):
             response = await docker.session.post(
-                url.with_query(query),
+                URL(f"{url}?stream=1&stdin=1&stdout=1&stderr=1&detachKeys={_DETACH_KEYS}", encoded=True),
                 headers={"Connection": "Upgrade", "Upgrade": "tcp"},
                 timeout=aiohttp.ClientTimeout(total=None, sock_read=None),
                 read_until_eof=False,

@@ -1,6 +1,8 @@
 """Where Docker's errors become ours: one context manager around every call to the engine."""
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -13,6 +15,8 @@ from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable,
 _CANNOT_CONNECT: Final = 900
 """aiodocker's own status for a connection that failed."""
 _NOT_FOUND: Final = 404
+_INNERMOST: Final = re.compile(r"\[([^][]+)\]+$")
+"""aiodocker wraps the reason in two more, which name the address again."""
 
 
 @asynccontextmanager
@@ -30,6 +34,9 @@ async def engine_call(what: str, *, address: str, timeout_s: float | None) -> As
             yield
     except aiodocker.DockerError as error:
         raise _mapped(what, address, error) from error
+    except (json.JSONDecodeError, KeyError) as error:
+        msg = f"could not {what}: what answers at {address!r} is not a Docker engine ({error!r})"
+        raise EngineError(msg) from error
     except TimeoutError as error:
         msg = f"could not {what}: the engine at {address!r} did not answer within {timeout_s:g} s"
         raise EngineTimeout(msg) from error
@@ -53,6 +60,8 @@ def _mapped(what: str, address: str, error: aiodocker.DockerError) -> EngineErro
 
 
 def _unavailable(what: str, address: str, reason: str) -> EngineUnavailable:
+    if innermost := _INNERMOST.search(reason):
+        reason = innermost[1]
     advice = "start Docker (scripts/setup does), or set DOCKER_HOST"
     if "ermission denied" in reason:
         advice = "add yourself to the group that owns the socket (usually `docker`), or use rootless Docker"

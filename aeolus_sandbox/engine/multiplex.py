@@ -26,8 +26,8 @@ class FrameDecoder:
         self._stream: StreamName = "stdout"
         self._left_bytes = 0
 
-    def feed(self, data: bytes) -> list[Piece]:
-        """Return the pieces that `data` brings.
+    def feed(self, data: bytes | memoryview) -> list[Piece]:
+        """Return the pieces that `data` brings; they are copies, so that its memory can be used again.
 
         Raises:
             EngineError: A header names a stream that does not exist.
@@ -42,7 +42,7 @@ class FrameDecoder:
                 if len(self._header) == _HEADER.size:
                     self._begin_frame()
                 continue
-            payload = data[position : position + self._left_bytes]
+            payload = bytes(data[position : position + self._left_bytes])
             position += len(payload)
             self._left_bytes -= len(payload)
             pieces.append(Piece(self._stream, payload))

@@ -12,13 +12,17 @@ import os
 import select
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-SWEEP_TIMEOUT_S: Final = 120.0
+SWEEP_TIMEOUT_S: Final = 600.0
+"""How long a guard tries to reach an engine that is away; whatever is left then ends at its own deadline."""
 _SWEEPS: Final = 3
+"""More than one: a launch that was under way when the owner ended appears a little later."""
 _PAUSE_BETWEEN_SWEEPS_S: Final = 2.0
 _END_TIMEOUT_S: Final = 5.0
+_left_to_sweep: Final[list[subprocess.Popen[bytes]]] = []
 
 
 class Guard:
@@ -56,10 +60,9 @@ class Guard:
             process.kill()
         process.stdin.close()
         try:
-            process.wait(_END_TIMEOUT_S if clean else SWEEP_TIMEOUT_S)
+            process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            _left_to_sweep.append(process)  # it ends by itself; until then somebody must refer to it
 
 
 def _wait_for_end_of_owner() -> None:
@@ -78,11 +81,15 @@ def _wait_for_end_of_owner() -> None:
 
 async def _sweep(owner: str, address: str) -> None:
     from aeolus_sandbox.engine.docker import DockerEngine  # only now: a sleeping guard should weigh nothing
+    from aeolus_sandbox.errors import EngineError
     from aeolus_sandbox.sandboxes.reaper import Reaper
 
     async with DockerEngine(address) as engine, asyncio.timeout(SWEEP_TIMEOUT_S):
-        for _ in range(_SWEEPS):  # a launch that was under way when the owner ended appears a little later
-            await Reaper(engine).sweep_owner(owner)
+        left = _SWEEPS
+        while left > 0:
+            with suppress(EngineError):  # the engine may have gone together with the owner, and come back
+                reaped = await Reaper(engine).sweep_owner(owner)
+                left -= not reaped.failed
             await asyncio.sleep(_PAUSE_BETWEEN_SWEEPS_S)
 
 

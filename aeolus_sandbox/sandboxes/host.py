@@ -6,7 +6,7 @@ from typing import Final
 
 from aeolus_sandbox.background import BackgroundTasks
 from aeolus_sandbox.engine.base import Engine
-from aeolus_sandbox.errors import EngineError
+from aeolus_sandbox.errors import EngineError, EngineUnavailable, SessionClosed
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.resources import shipped_folder
 from aeolus_sandbox.sandboxes.context import SandboxContext
@@ -29,9 +29,9 @@ _SECCOMP_PROFILE: Final = "default.json"
 class SandboxHost:
     """Gives sessions their contexts, and leaves no container behind."""
 
-    def __init__(self, engine: Engine, *, tasks: BackgroundTasks, kept_idle_s: float) -> None:
+    def __init__(self, engine: Engine, *, tasks: BackgroundTasks, kept_idle_s: float, max_kept: int) -> None:
         self.owner = str(Owner.this_process())
-        self.kept = KeptStore(tasks, idle_s=kept_idle_s)
+        self.kept = KeptStore(tasks, idle_s=kept_idle_s, max_kept=max_kept)
         self._engine = engine
         self._tasks = tasks
         self._reaper = Reaper(engine)
@@ -40,6 +40,7 @@ class SandboxHost:
         self._guard: Guard | None = None
         self._reap_timer: asyncio.TimerHandle | None = None
         self._unreleased: set[SandboxContext] = set()
+        self._closed = False
 
     def context(
         self, session_id: str, *, limits: Limits, isolation: IsolationMode, namespace: str
@@ -75,11 +76,12 @@ class SandboxHost:
         Raises:
             EngineError: Containers are left; the guard goes on trying.
         """
+        self._closed = True
         if self._reap_timer is not None:
             self._reap_timer.cancel()
         failure = await self._remove_everything()
         await self._tasks.aclose(timeout_s=SHUTDOWN_TIMEOUT_S)
-        if failure is None and self._launcher is not None:
+        if failure is None and self._launcher is not None and self._launcher.may_have_launched:
             failure = await self._remove_the_overlooked()
         if self._guard is not None:
             await self._guard.aclose(clean=failure is None)
@@ -112,6 +114,9 @@ class SandboxHost:
             if self._launcher is None:
                 address = self._engine.address
                 seccomp = await asyncio.to_thread(_seccomp_profile)
+                if self._closed:
+                    msg = "the session manager was closed"
+                    raise SessionClosed(msg)
                 self._launcher = Launcher(self._engine, owner=self.owner, seccomp=seccomp)
                 if address is not None:
                     self._guard = Guard(self.owner, address)
@@ -126,6 +131,8 @@ class SandboxHost:
     async def _reap_quietly(self) -> None:
         try:
             await self.reap()
+        except EngineUnavailable as error:
+            _logger.debug("no engine to look for abandoned containers: %s", error)  # whoever needs it is told
         except EngineError as error:
             _logger.warning("could not look for abandoned containers: %s", error)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aeolus_sandbox.background import BackgroundTasks
-from aeolus_sandbox.errors import EngineError
+from aeolus_sandbox.errors import EngineError, QuotaExceeded
 from aeolus_sandbox.sandboxes.lease import Lease
 from aeolus_sandbox.streaming.tool import Kept
 
@@ -18,6 +18,9 @@ IDLE_S: Final = 600.0
 """How long something is kept that no session uses."""
 LIFETIME_S: Final = 24 * 3600.0
 """How long something is kept at most, used or not."""
+MAX_KEPT: Final = 16
+"""How many are kept at once; beyond it, the one that was not used for longest goes."""
+_MAX_LOST: Final = 1000
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class _Entry:
     value: Kept | None = None
     lease: Lease | None = None
     made_at: float = 0.0
+    used_at: float = 0.0
     waiting: int = 0
     timer: asyncio.TimerHandle | None = None
 
@@ -33,16 +37,21 @@ class _Entry:
 class KeptStore:
     """Holds what is kept, with the containers that belong to it, until it is idle for long or the store closes."""
 
-    def __init__(self, tasks: BackgroundTasks, *, idle_s: float = IDLE_S) -> None:
+    def __init__(self, tasks: BackgroundTasks, *, idle_s: float = IDLE_S, max_kept: int = MAX_KEPT) -> None:
         self._tasks = tasks
         self._idle_s = idle_s
+        self._max_kept = max_kept
         self._entries: dict[str, _Entry] = {}
-        self._lost: set[str] = set()
-        """Keys whose last holder became unusable: whoever comes next must be told."""
+        self._lost: dict[str, None] = {}
+        """Keys, oldest first, of which something was let go that its user has not asked to: the next must be told."""
 
     @asynccontextmanager
     async def borrow(self, key: str, make: Callable[[Lease], Awaitable[Kept]]) -> AsyncIterator[Kept]:
-        """Lend what is kept under `key`, made by `make` if need be; others who want it wait in order."""
+        """Lend what is kept under `key`, made by `make` if need be; others who want it wait in order.
+
+        Raises:
+            QuotaExceeded: As many as are allowed are kept, and all are in use.
+        """
         entry = self._entries.setdefault(key, _Entry())
         entry.waiting += 1
         try:
@@ -92,6 +101,7 @@ class KeptStore:
     async def _replace(self, key: str, entry: _Entry, make: Callable[[Lease], Awaitable[Kept]]) -> None:
         recreated = entry.value is not None or key in self._lost
         await self._discard(entry)
+        self._make_room()
         lease = Lease(key, self._tasks, lifetime_s=LIFETIME_S)
         try:
             entry.value = await make(lease)
@@ -99,7 +109,7 @@ class KeptStore:
             self._tasks.start(self._close_quietly(lease), name=f"discard {key}")
             raise
         entry.lease, entry.made_at = lease, asyncio.get_running_loop().time()
-        self._lost.discard(key)
+        self._lost.pop(key, None)
         if recreated:
             entry.value.mark_recreated()
 
@@ -111,18 +121,40 @@ class KeptStore:
 
     def _rest(self, key: str, entry: _Entry) -> None:
         if entry.value is None or not entry.value.is_usable:
-            if entry.value is not None:
-                self._lost.add(key)
-            self._entries.pop(key, None)
-            lease, entry.value, entry.lease = entry.lease, None, None
-            if lease is not None:
-                self._tasks.start(self._close_quietly(lease), name=f"discard {key}")
+            self._let_go(key, entry)
         elif self._entries.get(key) is entry:
             loop = asyncio.get_running_loop()
-            entry.timer = loop.call_later(self._idle_s, self._expire, key)
+            entry.used_at = loop.time()
+            entry.timer = loop.call_later(self._idle_s, self._expire, key, entry)
 
-    def _expire(self, key: str) -> None:
-        self._tasks.start(self.drop(key), name=f"expire {key}")
+    def _expire(self, key: str, entry: _Entry) -> None:
+        if entry.waiting == 0:
+            self._let_go(key, entry)
+
+    def _make_room(self) -> None:
+        """Let go of what was not used for longest, until there is room for one more."""
+        kept = {key: entry for key, entry in self._entries.items() if entry.value is not None}
+        while len(kept) >= self._max_kept:
+            idle = [key for key, entry in kept.items() if entry.waiting == 0]
+            if not idle:
+                msg = (
+                    f"{self._max_kept} kernels are kept and all are in use: end a session, or raise max_kept"
+                )
+                raise QuotaExceeded(msg)
+            oldest = min(idle, key=lambda key: kept[key].used_at)
+            self._let_go(oldest, kept.pop(oldest))
+
+    def _let_go(self, key: str, entry: _Entry) -> None:
+        """Remove an entry that nobody uses, in the background."""
+        self._stop_timer(entry)
+        if entry.value is not None:
+            self._lost[key] = None
+            if len(self._lost) > _MAX_LOST:
+                self._lost.pop(next(iter(self._lost)))
+        self._entries.pop(key, None)
+        lease, entry.value, entry.lease = entry.lease, None, None
+        if lease is not None:
+            self._tasks.start(self._close_quietly(lease), name=f"discard {key}")
 
     async def _close_quietly(self, lease: Lease) -> None:
         try:

@@ -18,6 +18,8 @@ NO_TERMINAL_CONTROL: Final = b"N"
 """What it prints when the image has no `stty`, so that its terminal cannot be parked."""
 STARTED: Final = b"\x06"
 """What a terminal's program is preceded by: from there on the terminal is in its usual mode."""
+FILES_END: Final = b"\n"
+"""What must follow the files on a terminal: Docker holds a last byte back that may begin its detach keys."""
 
 MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
 """The longest argument or variable that the kernel passes to a program: MAX_ARG_STRLEN in execve(2)."""
@@ -79,6 +81,8 @@ def launch_line(
     steps = [_receive_file(path, size_bytes) for path, size_bytes in files]
     if size is not None:
         cols, rows = check_size(*size)
+        if files:
+            steps.append("read -r aeolus_line")  # FILES_END
         steps.append(f'stty "$aeolus_stty" cols {cols:d} rows {rows:d}')
         steps.append(f"printf '\\{STARTED[0]:03o}'")
     # A relative path gets a dot in front: `cd -` means another folder, and CDPATH would look elsewhere.
@@ -89,7 +93,7 @@ def launch_line(
         for name, value in env.items()
         if name not in shells_own
     ]
-    if shells_own:
+    if shells_own or argv[0].startswith("-"):  # dash's exec knows no `--`
         argv = _behind_env(argv, shells_own)
     steps.append("exec " + " ".join(_quoted(argument, "argument") for argument in argv))
     line = "; ".join(steps).encode("utf-8", "surrogateescape") + b"\n"
@@ -114,7 +118,9 @@ def check_size(cols: int, rows: int) -> tuple[int, int]:
 def _receive_file(path: str, size_bytes: int) -> str:
     folder, slash, _ = path.rpartition("/")
     make_folder = f"mkdir -p -- {_quoted(folder, 'path')} && " if slash and folder else ""
-    return f"{make_folder}head -c {size_bytes:d} > {_quoted(path, 'path')} || exit 125"
+    # dd and not `head -c`: busybox's head reads further than it writes, and what follows is the next file's.
+    receive = f"dd bs=65536 count={size_bytes:d} iflag=count_bytes,fullblock status=none"
+    return f"{make_folder}{receive} > {_quoted(path, 'path')} || exit 125"
 
 
 def _behind_env(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

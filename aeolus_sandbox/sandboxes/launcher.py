@@ -14,7 +14,7 @@ from aeolus_sandbox.engine.base import (
     EngineContainer,
 )
 from aeolus_sandbox.engine.image_catalog import resolve_image
-from aeolus_sandbox.errors import ConfigurationError, ShellMissing
+from aeolus_sandbox.errors import ConfigurationError, EngineError, ShellMissing
 from aeolus_sandbox.hardening import container_spec
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
@@ -34,6 +34,8 @@ class Launcher:
         self._engine = engine
         self._owner = owner
         self._seccomp = seccomp
+        self.may_have_launched = False
+        """Whether the engine may have containers of ours."""
         self._unparkable: dict[tuple[str, bool], ShellMissing] = {}
 
     async def park(
@@ -65,7 +67,14 @@ class Launcher:
         return ContainerProcess(container, tty=profile.tty)
 
     async def _launch(self, spec: ContainerSpec, lease: Lease) -> EngineContainer:
-        container = await self._engine.launch(spec)
+        try:
+            container = await self._engine.launch(spec)
+        except EngineError:  # nothing is left of it
+            raise
+        except BaseException:
+            self.may_have_launched = True
+            raise
+        self.may_have_launched = True
         await lease.take(container)
         return container
 

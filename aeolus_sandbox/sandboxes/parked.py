@@ -7,7 +7,14 @@ from typing import Final
 from aeolus_sandbox.engine.base import ContainerSpec, Engine, EngineContainer
 from aeolus_sandbox.errors import LaunchFailed, SessionClosed, ShellMissing
 from aeolus_sandbox.hardening import WORKSPACE
-from aeolus_sandbox.sandboxes.launch_line import NO_TERMINAL_CONTROL, READY, STARTED, check_size, launch_line
+from aeolus_sandbox.sandboxes.launch_line import (
+    FILES_END,
+    NO_TERMINAL_CONTROL,
+    READY,
+    STARTED,
+    check_size,
+    launch_line,
+)
 from aeolus_sandbox.sandboxes.process import ContainerProcess
 from aeolus_sandbox.streaming.sandbox import DEFAULT_COLS, DEFAULT_ROWS
 
@@ -83,6 +90,8 @@ class ParkedContainer:
             for _, data in files:
                 for start in range(0, len(data), _FILE_PIECE_BYTES):
                     await self._container.stream.write(data[start : start + _FILE_PIECE_BYTES])
+            if files and self._tty:
+                await self._container.stream.write(FILES_END)
         except SessionClosed as error:
             msg = "the parked container has ended before it was used"
             raise LaunchFailed(msg) from error

@@ -30,6 +30,25 @@ def _utc_now() -> float:
     return datetime.now(UTC).timestamp()
 
 
+def is_abandoned(labels: Mapping[str, str], *, now: float | None = None) -> bool:
+    """Return whether a container with these labels has no owner any more; blocks for a moment to look.
+
+    Args:
+        labels: The container's labels.
+        now: The time, in seconds since 1970; None: the clock's.
+    """
+    try:
+        liveness = Owner.parse(labels[OWNER_LABEL]).liveness()
+    except ConfigurationError:  # the label of some other program or version: only its deadline counts
+        liveness = "unknown"
+    if liveness != "unknown":
+        return liveness == "gone"
+    try:
+        return float(labels[DEADLINE_LABEL]) < (_utc_now() if now is None else now)
+    except (KeyError, ValueError):
+        return False
+
+
 class Reaper:
     """Sweeps the engine for containers of owners that are gone.
 
@@ -48,7 +67,7 @@ class Reaper:
             EngineError: The engine does not list its containers.
         """
         containers = await self._engine.list_containers({OWNER_LABEL: None})
-        doomed = [container.id for container in containers if self._is_abandoned(container.labels)]
+        doomed = [container.id for container in containers if is_abandoned(container.labels, now=self._now())]
         return await self._remove(doomed, living=len(containers) - len(doomed))
 
     async def sweep_owner(self, owner: str) -> Reaped:
@@ -72,15 +91,3 @@ class Reaper:
             else:
                 removed.append(container)
         return Reaped(removed=tuple(removed), failed=tuple(failed), living=living)
-
-    def _is_abandoned(self, labels: Mapping[str, str]) -> bool:
-        try:
-            liveness = Owner.parse(labels[OWNER_LABEL]).liveness()
-        except ConfigurationError:  # the label of some other program or version: only its deadline counts
-            liveness = "unknown"
-        if liveness != "unknown":
-            return liveness == "gone"
-        try:
-            return float(labels[DEADLINE_LABEL]) < self._now()
-        except (KeyError, ValueError):
-            return False

@@ -9,6 +9,8 @@ from typing import IO, Final
 
 MEMORY_BYTES: Final = 16 * 1024 * 1024
 """How much of a log stays in memory by default."""
+_JOIN_BELOW_BYTES: Final = 4096
+"""Neighbours are joined up to this size: a piece of a few bytes costs the host twenty times what it is counted for."""
 _SPILL_BYTES: Final = 2 * 1024 * 1024
 """How much moves to the file at once: few large writes instead of many small ones."""
 
@@ -45,8 +47,11 @@ class ByteLog:
         """Append bytes and return the offset of the first of them; the caller keeps `held_bytes` within capacity."""
         start = self.end
         if data:
-            self._pieces.append(data)
-            self._starts.append(start)
+            if self._pieces and len(self._pieces[-1]) + len(data) <= _JOIN_BELOW_BYTES:
+                self._pieces[-1] += data
+            else:
+                self._pieces.append(data)
+                self._starts.append(start)
             self.end += len(data)
         return start
 

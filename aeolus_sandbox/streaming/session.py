@@ -19,6 +19,8 @@ _logger = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 10.0
 """How long a tool may take to end after it was told to."""
+_BREATHE_EVERY: Final = 256
+"""After how many chunks the pump lets everybody else run, however many more are there."""
 
 
 class StreamingToolSession(Generic[C, F]):
@@ -183,7 +185,11 @@ class StreamingToolSession(Generic[C, F]):
 
     async def _pump(self) -> None:
         """Read everything the tool streams, whatever the reader does."""
+        taken = 0
         async for chunk in self._handle.chunks:
+            taken += 1
+            if taken % _BREATHE_EVERY == 0:  # those that are there already come without a pause
+                await asyncio.sleep(0)
             self._last_activity = asyncio.get_running_loop().time()
             if self._stop is not None and self._stop.limit_hit == LimitName.OUTPUT_BYTES:
                 continue  # nothing more is kept, but what has not been read would stall the end

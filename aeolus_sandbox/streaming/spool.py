@@ -29,6 +29,8 @@ class Record:
     characters: int
     sealed: bool = False
     """Set once somebody reads it: from then on it does not grow."""
+    read: bool = False
+    """Set once the reader has it: from then on it is held for its range alone."""
 
 
 class Spool(Generic[C]):
@@ -38,6 +40,7 @@ class Spool(Generic[C]):
         self, codec: ChunkCodec[C], *, capacity_bytes: int, memory_bytes: int = MEMORY_BYTES
     ) -> None:
         self._codec = codec
+        self._join_read_bytes = min(_MERGE_BELOW_BYTES, capacity_bytes // 64)
         self._log = ByteLog(capacity_bytes=capacity_bytes, memory_bytes=memory_bytes)
         self._records: deque[Record] = deque()
         self._overhead_bytes = 0
@@ -114,9 +117,26 @@ class Spool(Generic[C]):
         return self._log.end
 
     def record(self, index: int) -> Record | None:
-        """Return the chunk of this index, or None when it is not there yet."""
-        position = index - self.first_index
-        return self._records[position] if 0 <= position < len(self._records) else None
+        """Return the chunk of this index, or None when it is not there yet, or no more."""
+        position = self._position(index)
+        found = self._records[position] if 0 <= position < len(self._records) else None
+        return found if found is not None and found.index == index else None
+
+    def note_read(self, record: Record) -> None:
+        """Say that the reader has a chunk.
+
+        Those that were read are joined: a reader that keeps up with a million tiny writes would otherwise leave a
+        million records behind, which cost the host far more than the bytes that are counted.
+        """
+        record.read = True
+        position = self._position(record.index)
+        before = self._records[position - 1] if 0 < position < len(self._records) else None
+        if before is None or not before.read or record.end - before.start > self._join_read_bytes:
+            return
+        before.end = record.end
+        before.characters += record.characters
+        del self._records[position]
+        self._overhead_bytes -= self._cost_bytes
 
     async def wait_changed(self) -> None:
         """Wait until something was appended, or the end."""
@@ -138,6 +158,10 @@ class Spool(Generic[C]):
     async def read_range(self, start: int, end: int) -> bytes:
         """Return the bytes of the part of a range that is still held."""
         return await self._log.read(start, end)
+
+    def _position(self, index: int) -> int:
+        """Return where a chunk that was not read stands; from the end, because before it some may be joined."""
+        return len(self._records) - (self.next_index - index)
 
     @property
     def _cost_bytes(self) -> int:

@@ -22,8 +22,15 @@ from aeolus_sandbox.engine.base import (
     ContainerSpec,
     EngineInfo,
 )
-from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageNotFound
-from aeolus_sandbox.testing.local_processes import SIGNAL_BASE, Place, kill_all, send_signal, start_process
+from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageNotFound, LaunchFailed
+from aeolus_sandbox.testing.local_processes import (
+    SIGNAL_BASE,
+    Place,
+    kill_all,
+    living_processes,
+    send_signal,
+    start_process,
+)
 from aeolus_sandbox.testing.local_stream import LocalStream
 
 if TYPE_CHECKING:
@@ -58,6 +65,8 @@ class LocalEngine:
         self._background = BackgroundTasks()
         self._faults: defaultdict[EngineCall, deque[Exception]] = defaultdict(deque)
         self._connected = True
+        self.mark = uuid.uuid4().hex
+        """What the marks of all processes of this engine begin with."""
         self.launches = 0
         """How many containers have been asked for."""
 
@@ -82,6 +91,10 @@ class LocalEngine:
     def restore_connection(self) -> None:
         """Answer again."""
         self._connected = True
+
+    async def living_processes(self) -> list[int]:
+        """Return the processes of all containers that there ever were, which still run."""
+        return await asyncio.to_thread(living_processes, self.mark)
 
     # The engine.
 
@@ -164,7 +177,7 @@ class LocalEngine:
         except OSError as error:
             await self.remove_container(container.id)
             msg = f"could not start a process: {error}"
-            raise EngineError(msg) from error
+            raise LaunchFailed(msg) from error
         return container
 
 
@@ -175,12 +188,15 @@ class LocalContainer:
         self.id = ContainerId(uuid.uuid4().hex)
         self.stream = stream
         self._engine = engine
+        self._mark = f"{engine.mark}/{self.id}"
         self._spec = spec
         self._place: Place | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._code: int | None = None
         self._tasks = BackgroundTasks()
         self._over = asyncio.Event()
+        self._starting = asyncio.Lock()
+        self._removed = False
         self._cuts = 0
 
     @property
@@ -195,7 +211,10 @@ class LocalContainer:
         Raises:
             OSError: The system refused.
         """
-        process = self._process = await asyncio.to_thread(self._start_process)
+        async with self._starting:
+            if self._removed:
+                raise FileNotFoundError(self.id)
+            process = self._process = await asyncio.to_thread(self._start_process)
         descriptor = os.pidfd_open(process.pid)
 
         def ended() -> None:
@@ -257,6 +276,8 @@ class LocalContainer:
 
     async def end(self) -> None:
         """Kill all processes, and leave nothing of them."""
+        async with self._starting:  # one that is just starting could not be killed yet
+            self._removed = True
         await self._kill()
         await self._tasks.aclose(timeout_s=_END_TIMEOUT_S)
         self.stream.dispose()
@@ -282,7 +303,7 @@ class LocalContainer:
         return start_process(
             self._spec.argv,
             self._place,
-            self._place.environment(self._spec.env, self.id),
+            self._place.environment(self._spec.env, self._mark),
             terminal=os.ttyname(ends[0]) if self._spec.tty else None,
             pipes=() if self._spec.tty else ends,
         )
@@ -291,7 +312,7 @@ class LocalContainer:
         """Kill what the first process has left behind, as the end of a container does, then note the end."""
         try:
             # Before it is waited for: until then nothing else can get its number, which is the session's.
-            await asyncio.to_thread(kill_all, process.pid, self.id)
+            await asyncio.to_thread(kill_all, process.pid, self._mark)
         finally:
             code = process.wait()
             self._code = code if code >= 0 else SIGNAL_BASE - code

@@ -16,6 +16,8 @@ MARK: Final = "AEOLUS_LOCAL_CONTAINER"
 SIGNAL_BASE: Final = 128
 """What a shell, and Docker, add to the number of the signal that ended a program."""
 _SCAN_LIMIT_S: Final = 5.0
+_EMPTY_SCANS: Final = 2
+"""A process can fork and end while `/proc` is read, so that neither it nor its child is seen; the next time the child is."""
 _ENDED_STATES: Final = frozenset("ZX")
 _SHELL: Final = "/bin/sh"
 # Opening a terminal makes it the controlling one of a session that has none (tty_ioctl(4), TIOCSCTTY).
@@ -94,13 +96,17 @@ def kill_all(session: int, mark: str) -> None:
         TimeoutError: Some survive.
     """
     deadline = time.monotonic() + _SCAN_LIMIT_S
-    while processes := list(_living(session, mark)):
+    empty_scans = 0
+    while empty_scans < _EMPTY_SCANS:
+        processes = _living(session, mark)
+        empty_scans = 0 if processes else empty_scans + 1
         if time.monotonic() > deadline:
             msg = f"the processes {processes} do not end"
             raise TimeoutError(msg)
         for process in processes:
             send_signal(process, signal.SIGKILL)
-        time.sleep(0.001)  # a thread of its own: it may sleep
+        if processes:
+            time.sleep(0.001)  # a thread of its own: it may sleep
 
 
 def send_signal(process: int, number: int) -> None:
@@ -110,8 +116,8 @@ def send_signal(process: int, number: int) -> None:
 
 
 def living_processes(mark: str) -> list[int]:
-    """Return the processes that bear a mark; blocks."""
-    return list(_living(-1, mark))
+    """Return the processes whose mark begins like this; blocks."""
+    return _living(-1, mark)
 
 
 def _living(session: int, mark: str) -> "list[int]":
@@ -125,9 +131,10 @@ def _belongs(folder: Path, session: int, mark: str) -> bool:
         fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
         if fields[0].decode() in _ENDED_STATES:
             return False
-        return int(fields[3]) == session or f"{MARK}={mark}".encode() in (
-            folder / "environ"
-        ).read_bytes().split(b"\0")
+        variables = (folder / "environ").read_bytes().split(b"\0")
+        return int(fields[3]) == session or any(
+            each.startswith(f"{MARK}={mark}".encode()) for each in variables
+        )
     except OSError:  # it has ended, or it is another user's
         return False
 

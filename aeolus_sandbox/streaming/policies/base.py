@@ -100,6 +100,7 @@ class Cursor(Generic[C]):
         self.bytes_dropped += chunk.dropped_bytes
         self._read_to = record.end
         self.index = index + 1
+        self._spool.note_read(record)
         return chunk
 
     def context_window(self, *, limit_chunks: int | None) -> ContextWindow:

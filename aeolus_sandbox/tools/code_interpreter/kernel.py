@@ -25,6 +25,8 @@ ANSWER_TIMEOUT_S: Final = 60.0
 """How long a guest may take to read what is sent to it, and to write a file."""
 _STDERR_TAIL_BYTES: Final = 4096
 _TURN_REPLIES: Final = 256
+_LATE_BYTES: Final = 1024 * 1024
+"""How much output of earlier code is kept that comes while a file is written or a kernel boots."""
 
 
 class Kernel:
@@ -46,6 +48,9 @@ class Kernel:
         self._splitter = frames.LineSplitter()
         self._lines: deque[bytes] = deque()
         self._taken = 0
+        self._line_bytes = 0
+        self._late: deque[replies.Reply] = deque()
+        self._late_bytes = 0
         self._ops = itertools.count(1)
         self._stderr = b""
         self._failure: AeolusError | None = None
@@ -79,7 +84,7 @@ class Kernel:
         try:
             async with asyncio.timeout(BOOT_TIMEOUT_S):
                 while self._booting:
-                    await self.next_reply()
+                    self._keep_late(await self._next())
         except TimeoutError as error:
             msg = f"the kernel did not boot within {BOOT_TIMEOUT_S:g} s"
             raise self._failed(SessionBroken(msg)) from error
@@ -125,18 +130,10 @@ class Kernel:
             SessionBroken: The guest has ended, or the container was lost.
             GuestProtocolError: The guest sent what no guest of ours sends.
         """
-        while not self._lines:
-            await self._read()
-        self._taken += 1
-        if self._taken % _TURN_REPLIES == 0:
-            # Boundary: many tiny frames arrive at once; the host's other sessions have their turn in between.
-            await asyncio.sleep(0)
-        try:
-            reply = replies.decode_reply(self._lines.popleft())
-        except frames.FrameError as error:
-            raise self.protocol_broken(error) from error
-        self._note(reply)
-        return reply
+        if self._late:
+            self._late_bytes = 0 if len(self._late) == 1 else self._late_bytes
+            return self._late.popleft()
+        return await self._next()
 
     def protocol_broken(self, error: frames.FrameError) -> GuestProtocolError:
         """Return the error for a guest that sent what no guest of ours sends, and use the guest no more."""
@@ -150,6 +147,33 @@ class Kernel:
         """Kill the whole container."""
         self._failure = self._failure or SessionBroken("the kernel's container was killed")
         await self._process.stop(stop)
+
+    async def _next(self) -> replies.Reply:
+        while not self._lines:
+            await self._read()
+        self._taken += 1
+        if self._taken % _TURN_REPLIES == 0:
+            # Boundary: many tiny frames arrive at once; the host's other sessions have their turn in between.
+            await asyncio.sleep(0)
+        line = self._lines.popleft()
+        self._line_bytes = len(line)
+        try:
+            reply = replies.decode_reply(line)
+        except frames.FrameError as error:
+            raise self.protocol_broken(error) from error
+        self._note(reply)
+        return reply
+
+    def _keep_late(self, reply: replies.Reply) -> None:
+        """Keep what earlier code says while nobody reads its output, for the next operation."""
+        if not isinstance(reply, replies.Stream | replies.Display | replies.Result | replies.Error):
+            return
+        fitted = self._late_bytes <= _LATE_BYTES
+        self._late_bytes += self._line_bytes
+        if self._late_bytes <= _LATE_BYTES:
+            self._late.append(reply)
+        elif fitted:
+            self._late.append(replies.Stream(op=0, name="stderr", text="[output left out]\n"))
 
     def _note(self, reply: replies.Reply) -> None:
         match reply:
@@ -194,9 +218,10 @@ class Kernel:
 
     async def _wait_done(self, op: int) -> replies.Done:
         while True:
-            match await self.next_reply():
-                case replies.Done(op=done) as reply if done == op:
-                    return reply
+            reply = await self._next()
+            if isinstance(reply, replies.Done) and reply.op == op:
+                return reply
+            self._keep_late(reply)
 
     async def _read(self) -> None:
         """Take in what the guest has sent; what it says on stderr is kept for the case that it fails."""

@@ -59,7 +59,9 @@ class CodeChunk(OutputChunk):
     update: bool = False
     """Whether it replaces an earlier display of the same `display_id`."""
     background: bool = False
-    """Whether an earlier cell's code, which still runs, said this."""
+    """Whether code of an earlier call, which still runs, said this (or nobody knows who). Whose output it is, is
+    for the kernel to say: ipykernel counts what a thread prints as the output of the call that runs at the time,
+    and only between two calls as that of the one that started it."""
 
     @property
     def data(self) -> bytes:

@@ -1,0 +1,105 @@
+"""Every barrier is in the specification of every container, and no profile can take one away."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeolus_sandbox.engine.base import ContainerSpec, ReadOnlyMount
+from aeolus_sandbox.errors import ConfigurationError
+from aeolus_sandbox.hardening import container_spec
+from aeolus_sandbox.limits import MIB, Limits
+from aeolus_sandbox.profiles import Mount, SandboxProfile
+
+
+def _spec(profile: SandboxProfile, limits: Limits | None = None) -> ContainerSpec:
+    return container_spec(
+        profile,
+        image="aeolus/shell:1",
+        argv=("sh",),
+        limits=limits or Limits(),
+        labels={"aeolus.owner": "me"},
+        seccomp='{"defaultAction": "SCMP_ACT_ERRNO"}',
+    )
+
+
+def test_the_specification_of_a_default_container() -> None:
+    assert _spec(SandboxProfile(image="shell")).model_dump() == {
+        "image": "aeolus/shell:1",
+        "argv": ("sh",),
+        "env": {"HOME": "/workspace", "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
+        "working_dir": "/workspace",
+        "user": "10001:10001",
+        "tty": False,
+        "labels": {"aeolus.owner": "me"},
+        "memory_bytes": 1024 * MIB,
+        "cpus": 1.0,
+        "pids": 128,
+        "open_files": 1024,
+        "file_bytes": 256 * MIB,
+        "tmpfs": (
+            {"path": "/tmp", "size_bytes": 64 * MIB, "mode": 0o1777, "executable": True},
+            {"path": "/workspace", "size_bytes": 256 * MIB, "mode": 0o700, "executable": True},
+        ),
+        "mounts": (),
+        "read_only_root": True,
+        "dropped_capabilities": ("ALL",),
+        "no_new_privileges": True,
+        "seccomp": '{"defaultAction": "SCMP_ACT_ERRNO"}',
+        "network": "none",
+        "runtime": None,
+    }
+
+
+@given(
+    tty=st.booleans(),
+    argv=st.none() | st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    target=st.sampled_from(["/logs", "/data/x"]),
+    pids=st.integers(8, 500),
+)
+def test_no_profile_and_no_limit_takes_a_barrier_away(
+    tty: bool, argv: tuple[str, ...] | None, target: str, pids: int
+) -> None:
+    profile = SandboxProfile(
+        image="shell", tty=tty, argv=argv, mounts=(Mount(source="/srv/data", target=target),)
+    )
+    spec = _spec(profile, Limits(pids=pids))
+    assert spec.read_only_root
+    assert spec.no_new_privileges
+    assert spec.dropped_capabilities == ("ALL",)
+    assert spec.network == "none"
+    assert spec.seccomp
+    assert not spec.user.startswith(("0", "root"))
+    assert spec.pids == pids
+    assert {each.path for each in spec.tmpfs} == {"/tmp", "/workspace"}
+    assert all(each.size_bytes > 0 for each in spec.tmpfs)
+    assert spec.mounts == (ReadOnlyMount(source="/srv/data", target=target),)
+
+
+def test_a_terminal_says_what_it_is() -> None:
+    assert _spec(SandboxProfile(image="shell", tty=True)).env["TERM"] == "xterm-256color"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["/", "//", "/proc", "/proc/", "/sys", "/dev", "/run", "/var/run", "/etc", "/root", "/boot", "relative", "", ".",
+     "/a/../etc", "/a/./b", "/var/run/docker.sock", "/run/user/1/x.sock", "/../etc", "/etc/", "//etc", "/proc//", "/dev/shm",
+     "/proc/1/root", "/run/docker", "/sys/fs", "/var/run/x", "/var//run"],
+)  # fmt: skip
+def test_a_mount_that_is_a_way_out_is_refused(source: str) -> None:
+    with pytest.raises(ConfigurationError):
+        _spec(SandboxProfile(image="shell", mounts=(Mount(source=source, target="/logs"),)))
+
+
+@pytest.mark.parametrize("target", ["logs", "", "/a/../b", "../x"])
+def test_a_target_that_is_not_a_plain_path_is_refused(target: str) -> None:
+    with pytest.raises(ConfigurationError, match="not an absolute"):
+        _spec(SandboxProfile(image="shell", mounts=(Mount(source="/srv", target=target),)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["/srv/data", "/var/log", "/root/project", "/running", "/home/me/project", "/etcetera", "/srv/..data"],
+)
+def test_a_folder_with_data_can_be_mounted(source: str) -> None:
+    spec = _spec(SandboxProfile(image="shell", mounts=(Mount(source=f"{source}/", target="/logs"),)))
+    assert spec.mounts == (ReadOnlyMount(source=source, target="/logs"),)
