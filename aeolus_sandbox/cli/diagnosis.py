@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from aeolus_sandbox.engine.base import ContainerInfo, EngineInfo
+from aeolus_sandbox.engine.docker import OLDEST_API
 from aeolus_sandbox.engine.image_catalog import ImageCatalog
 from aeolus_sandbox.engine.images import ImageState
 from aeolus_sandbox.errors import AeolusError
 from aeolus_sandbox.sandboxes.reaper import is_abandoned
 
-_OLDEST_API: Final = (1, 40)
 _LITTLE_DISK_BYTES: Final = 5 * 1024**3
 _DOCKER_DATA: Final = Path("/var/lib/docker")
 _SLOW_STORAGE: Final = frozenset({"vfs", "devicemapper", "aufs"})
@@ -81,9 +81,9 @@ def about_containers(containers: Sequence[ContainerInfo]) -> list[Finding]:
 
 
 def _api(info: EngineInfo) -> Finding:
-    wanted = ".".join(map(str, _OLDEST_API))
+    wanted = ".".join(map(str, OLDEST_API))
     parts = info.api_version.split(".")
-    if all(part.isdigit() for part in parts) and tuple(map(int, parts)) >= _OLDEST_API:
+    if all(part.isdigit() for part in parts) and tuple(map(int, parts)) >= OLDEST_API:
         return Finding("ok", "API", info.api_version)
     return Finding("fail", "API", f"{info.api_version}; {wanted} is needed", "install Docker 20.10 or newer")
 

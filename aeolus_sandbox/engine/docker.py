@@ -34,7 +34,8 @@ _KNOWN_SOCKETS: Final = ("/var/run/docker.sock", "~/.docker/run/docker.sock", "~
 # with all bytes has the two). Nobody types these, or can guess them. They must be something; and the beginning of them
 # is held back until the next byte comes, so that it must not be one that is typed either: 0xFF is not in UTF-8.
 _DETACH_KEYS: Final = "%2C".join(["%FF", *(f"%{128 + byte % 128:02X}" for byte in os.urandom(15))])
-_OLDEST_API: Final = (1, 40)
+OLDEST_API: Final = (1, 40)
+"""Docker 19.03's: the oldest whose create call has every field that the hardening sets."""
 
 
 def engine_address(docker_host: str | None = None) -> str:
@@ -64,6 +65,8 @@ class DockerEngine:
         self._call_timeout_s = call_timeout_s
         self._client: aiodocker.Docker | None = None
         self._connector: aiohttp.UnixConnector | None = None
+        self._api_is_known = False
+        self._process = os.getpid()
         self._background = BackgroundTasks()
         self._streams: weakref.WeakSet[HijackedStream] = weakref.WeakSet()
 
@@ -150,6 +153,7 @@ class DockerEngine:
         name = f"aeolus-{uuid.uuid4().hex}"
         try:
             async with self._call(f"create a container of image {spec.image!r}"):
+                await self._check_api()
                 return await self._docker().containers.create(container_config(spec), name=name)
         except ImageNotFound as error:
             raise await self._missing_image(spec.image) from error
@@ -157,6 +161,16 @@ class DockerEngine:
             if error.retryable:  # it may have been created although we did not hear of it
                 await self._forget_by_name(name)
             raise
+
+    async def _check_api(self) -> None:
+        if self._api_is_known:
+            return
+        spoken = str((await self._docker().version())["ApiVersion"])
+        if tuple(int(part) for part in spoken.split(".") if part.isdigit()) < OLDEST_API:
+            wanted = ".".join(map(str, OLDEST_API))
+            msg = f"the engine at {self.address!r} is too old: it speaks API {spoken}, and {wanted} is needed (Docker 20.10)"
+            raise EngineError(msg)
+        self._api_is_known = True
 
     async def _forget_by_name(self, name: str) -> None:
         try:
@@ -236,6 +250,10 @@ class DockerEngine:
         return engine_call(what, address=self.address, timeout_s=timeout_s or self._call_timeout_s)
 
     def _docker(self) -> aiodocker.Docker:
+        if os.getpid() != self._process:
+            # Boundary: a forked child that unwinds its copy of our stack must not remove its parent's containers.
+            msg = f"this engine's connections belong to process {self._process}: a forked child makes its own"
+            raise EngineError(msg)
         if self._client is None:
             address = self.address
             connector = None

@@ -3,6 +3,7 @@
 Everything here blocks, and everything has a time limit.
 """
 
+import socket
 import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +54,7 @@ class ImageClient:
     def __init__(self, address: str) -> None:
         self.address = address
         with self._mapped("connect"):
+            _knock(address)
             settings = kwargs_from_env() | {"base_url": address}  # TLS settings are the environment's
             self._api = _LimitedClient(**settings, timeout=int(_CALL_LIMIT_S))
 
@@ -219,6 +221,7 @@ class ImageClient:
         except (
             docker.errors.DockerException,
             requests.RequestException,
+            OSError,
             urllib3.exceptions.HTTPError,
         ) as error:
             if "timed out" in str(error).lower():
@@ -231,6 +234,14 @@ class ImageClient:
 
     def _too_slow(self, what: str) -> EngineTimeout:
         return EngineTimeout(f"could not {what}: the engine at {self.address!r} did not answer in time")
+
+
+def _knock(address: str) -> None:
+    """Connect to a local engine and hang up: the SDK leaves its socket open when that fails."""
+    if address.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as door:
+            door.settimeout(_CALL_LIMIT_S)
+            door.connect(address.removeprefix("unix://"))
 
 
 class _Pieces(RawIOBase):

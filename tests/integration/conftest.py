@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from aeolus_sandbox.engine.base import OWNER_LABEL
 from aeolus_sandbox.engine.docker import DockerEngine
 from aeolus_sandbox.engine.image_catalog import image_reference
 from tests.integration.running import PATIENCE_S, wait_until_none
+from tests.integration.second_engine import SecondEngine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -44,6 +45,18 @@ class OwnerProcess:
 def shell_image() -> str:
     """Give the reference of the image `shell`, which is read from files."""
     return image_reference("shell")
+
+
+@pytest.fixture(scope="session")
+def second_engine(shell_image: str) -> Iterator[SecondEngine]:
+    """Give an engine that may be killed; those who use it belong to the group `second engine`."""
+    engine = SecondEngine()
+    try:
+        engine.start()
+        engine.load(shell_image)
+        yield engine
+    finally:
+        engine.remove()
 
 
 StartOwner = Callable[[str, str], Awaitable[OwnerProcess]]

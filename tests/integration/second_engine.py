@@ -39,7 +39,10 @@ class SecondEngine:
         containerd = self.folder / "exec" / "containerd"
         for name in ("containerd.pid", "containerd.sock", "containerd.sock.ttrpc"):
             (containerd / name).unlink(missing_ok=True)
+        # In a network namespace of its own: told to have no bridge, it removes `docker0`, the other engine's.
         command = [
+            "unshare",
+            "--net",
             program,
             f"--data-root={self.folder / 'data'}",
             f"--exec-root={self.folder / 'exec'}",

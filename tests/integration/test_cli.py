@@ -23,6 +23,7 @@ from aeolus_sandbox.engine.base import OWNER_LABEL
 from aeolus_sandbox.engine.docker import DockerEngine
 from aeolus_sandbox.engine.image_catalog import image_reference
 from aeolus_sandbox.sandboxes.owner import Owner
+from tests.integration.second_engine import SecondEngine
 
 pytestmark = pytest.mark.docker
 
@@ -346,19 +347,20 @@ def test_doctor_finds_the_engine_and_says_so_in_json_too() -> None:
 
 
 @pytest.fixture
-def abandoned() -> Iterator[str]:
-    """Give a container of an owner that is gone."""
+def abandoned(second_engine: SecondEngine) -> Iterator[str]:
+    """Give a container of an owner that is gone, on an engine where nobody else reaps."""
     mine = Owner.this_process()
     labels = {OWNER_LABEL: str(Owner(mine.host, mine.pid, "1", mine.nonce))}
-    with closing(DockerClient.from_env()) as docker:
+    with closing(DockerClient(second_engine.address)) as docker:
         container = docker.containers.create(image_reference("shell"), ["sleep", "60"], labels=labels)
         yield str(container.id)
         if container.id in {each.id for each in docker.containers.list(all=True)}:
             container.remove(force=True)
 
 
-def test_reap_removes_what_is_abandoned_and_says_what(abandoned: str) -> None:
-    done = aeolus("reap")
+@pytest.mark.xdist_group("second engine")
+def test_reap_removes_what_is_abandoned_and_says_what(abandoned: str, second_engine: SecondEngine) -> None:
+    done = aeolus("reap", DOCKER_HOST=second_engine.address)
     assert done.returncode == 0
     assert f"removed {abandoned}" in done.stdout.decode().splitlines()
     assert b"nothing to remove" not in done.stdout

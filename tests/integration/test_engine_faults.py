@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -39,18 +39,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("sec
 
 BOUND_S: Final = 60
 OLD_API: Final = json.dumps({"ApiVersion": "1.24", "MinAPIVersion": "1.12", "Version": "1.12.6"})
-
-
-@pytest.fixture(scope="module")
-def second_engine(shell_image: str) -> Iterator[SecondEngine]:
-    """Give an engine that may be killed."""
-    engine = SecondEngine()
-    try:
-        engine.start()
-        engine.load(shell_image)
-        yield engine
-    finally:
-        engine.remove()
 
 
 async def _status_after_the_loss(session: TerminalSession) -> ExitStatus:

@@ -1,15 +1,13 @@
-"""The kernel host as a local process with a real ipykernel, as its host sees it; a pytest plugin with fixtures."""
+"""The kernel host as a local process with a real ipykernel, as its host sees it."""
 
 import os
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from aeolus_sandbox.guest.frames import (
     Done,
@@ -107,22 +105,6 @@ class Guest:
         self._stdout.close()
         with suppress(BrokenPipeError):
             self._stdin.close()
-
-
-@pytest.fixture
-def booting(tmp_path: Path) -> Iterator[Guest]:
-    guest = Guest(tmp_path)
-    try:
-        yield guest
-        guest.end()  # in order, so that it leaves nothing behind
-    finally:
-        guest.close()
-
-
-@pytest.fixture
-def guest(booting: Guest) -> Guest:
-    booting.ready()
-    return booting
 
 
 def printed(replies: list[Reply], name: str = "stdout", op: int | None = None) -> str:

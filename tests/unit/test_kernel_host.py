@@ -18,8 +18,6 @@ from aeolus_sandbox.guest.frames import (
 )
 from tests.unit.guest_process import Guest, errors, gone, printed, status
 
-pytest_plugins = ["tests.unit.guest_process"]
-
 
 def test_kernel_introduces_itself(booting: Guest) -> None:
     ready = booting.ready()

@@ -16,8 +16,6 @@ from aeolus_sandbox.guest.frames import (
 )
 from tests.unit.guest_process import Guest, death, errors, gone, printed, status
 
-pytest_plugins = ["tests.unit.guest_process"]
-
 
 @pytest.mark.parametrize(
     ("code", "signal_number", "exit_code"),

@@ -10,8 +10,6 @@ from aeolus_sandbox.guest.frames import (
 )
 from tests.unit.guest_process import Guest, status
 
-pytest_plugins = ["tests.unit.guest_process"]
-
 
 def write(guest: Guest, op: int, path: str, *pieces: bytes) -> Done:
     last = len(pieces) - 1
