@@ -38,6 +38,9 @@ async def through_session(command: str) -> Measured:
     began = ended = None
     bytes_read = bytes_dropped = 0
     async with SessionManager() as manager:
+        # What a manager starts once (its guard, its first look for leftovers) is no part of what a session carries.
+        first = await manager.open(TerminalTool(), TerminalInput(command="true", tty=False))
+        await first.finalize()
         before = memory_bytes("VmRSS")
         opening = manager.open(TerminalTool(), TerminalInput(command=command, tty=False), policy=Window())
         async with await opening as session:
@@ -57,6 +60,8 @@ async def through_aiodocker(command: str) -> Measured:
     began = ended = None
     bytes_read = 0
     async with aiodocker.Docker() as docker:
+        async with started(docker, config_of("shell", ("true",), tty=False)) as stream:
+            await stream.read_out()
         config = config_of("shell", ("sh", "-c", command), tty=False)
         before = memory_bytes("VmRSS")
         async with started(docker, config) as stream:

@@ -5,6 +5,7 @@ import os
 import tempfile
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from typing import IO, Final
 
 MEMORY_BYTES: Final = 16 * 1024 * 1024
@@ -112,7 +113,7 @@ class ByteLog:
             batch.append(piece)
             size += len(piece)
         start = self._memory_start
-        await asyncio.to_thread(self._write_file, start, b"".join(batch))
+        await asyncio.to_thread(self._write_file, start, batch)
         while self._starts and self._starts[0] < start + size:
             self._memory_start = self._starts.popleft() + len(self._pieces.popleft())
 
@@ -130,19 +131,22 @@ class ByteLog:
         first = min(length, size - position)
         return [(position, first), (0, length - first)] if length > first else [(position, first)]
 
-    def _write_file(self, start: int, data: bytes) -> None:
+    def _write_file(self, start: int, pieces: Sequence[bytes]) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="aeolus-spool-")  # noqa: SIM115 - closed with the log
-        written = 0
-        for position, length in self._ring_ranges(start, len(data)):
-            view = memoryview(data)[written : written + length]
-            while view:
-                done = os.pwrite(self._file.fileno(), view, position)
-                view, position = view[done:], position + done
-            written += length
+        view = memoryview(b"".join(pieces))  # one large write, and one wait for the interpreter's lock
+        for position, length in self._ring_ranges(start, len(view)):
+            _write_fully(self._file.fileno(), view[:length], position)
+            view = view[length:]
 
     def _read_file(self, start: int, end: int) -> bytes:
         if self._file is None:
             return b""
         ranges = self._ring_ranges(start, end - start)
         return b"".join(os.pread(self._file.fileno(), length, position) for position, length in ranges)
+
+
+def _write_fully(descriptor: int, data: memoryview, position: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, position)
+        data, position = data[written:], position + written

@@ -152,7 +152,10 @@ class StreamingToolSession(Generic[C, F]):
         return self._view.context_window()
 
     async def read_range(self, start: int, end: int) -> bytes:
-        """Return the raw bytes of a range of the output, as far as they are still held."""
+        """Return the raw bytes of a range of the output, as far as they are still held.
+
+        What the reader has not seen is held up to `output_bytes`; what it has seen, while memory has room for it.
+        """
         return await self._spool.read_range(start, end)
 
     async def aclose(self) -> None:

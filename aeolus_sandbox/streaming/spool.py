@@ -73,13 +73,18 @@ class Spool(Generic[C]):
         self._changed.set()
 
     async def settle(self) -> None:
-        """Move what is too much for memory to a file; called by the pump after appending.
+        """Let go of, or move to a file, what is too much for memory; called by the pump after appending.
+
+        What the reader has is let go: it costs nothing to keep only while there is room. All else goes to the file.
 
         Raises:
             OSError: The host's disk is full.
         """
         while self._log.must_spill:
-            await self._log.spill()
+            if self._records and self._records[0].read:
+                self.evict_oldest()
+            else:
+                await self._log.spill()
 
     def evict_oldest(self) -> None:
         """Let go of the oldest chunk, read or not."""

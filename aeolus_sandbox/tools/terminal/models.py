@@ -87,7 +87,7 @@ class TerminalCodec:
 
     def decode(self, tag: int, payload: bytes) -> TerminalChunk:
         """Return the chunk."""
-        return TerminalChunk.model_construct(stream=self._STREAMS[tag], data=payload)
+        return TerminalChunk(stream=self._STREAMS[tag], data=payload)
 
 
 class TerminalResult(BaseModel):

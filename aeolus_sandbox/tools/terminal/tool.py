@@ -142,7 +142,7 @@ class _Run:
         if not data.isascii():
             self._invalid += text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
         self._output.feed(text)
-        return TerminalChunk.model_construct(stream=stream, data=data)
+        return TerminalChunk(stream=stream, data=data)
 
 
 def _joined(pieces: Iterable[Piece], max_bytes: int) -> Iterator[Piece]:
