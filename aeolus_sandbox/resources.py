@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped_folder(name: Literal["images", "seccomp"]) -> Path:
-    """Gives the folder of that name, from the installed wheel or from the checkout that the package runs from.
+    """Return the folder of that name, from the installed wheel or from the checkout that the package runs from.
 
     Raises:
         ConfigurationError: The folder is in neither.
@@ -22,7 +22,7 @@ def shipped_folder(name: Literal["images", "seccomp"]) -> Path:
 
 
 def guest_folder() -> Path:
-    """Gives the folder of the code that is copied into images.
+    """Return the folder of the code that is copied into images.
 
     Raises:
         ConfigurationError: The package is not complete.

@@ -21,7 +21,7 @@ _GRACE_S: Final = 10.0
 def bootstrap(
     script: Path, target: Path, *, cancel: threading.Event | None, say: Callable[[str], None]
 ) -> None:
-    """Runs the image's bootstrap script, which writes the tar file `target`.
+    """Run the image's bootstrap script, which writes the tar file `target`.
 
     Raises:
         ImageBuildFailed: A tool is missing, the script failed, was cancelled or took too long.
@@ -58,7 +58,7 @@ def bootstrap(
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Ends the whole group; mmdebstrap unmounts and removes what it has made when it is asked to end."""
+    """End the whole group; mmdebstrap unmounts and removes what it has made when it is asked to end."""
     for ending in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

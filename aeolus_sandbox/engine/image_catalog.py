@@ -55,12 +55,12 @@ class ImageCatalog:
     guest: Path
 
     def names(self) -> tuple[str, ...]:
-        """Lists the images, by name."""
+        """List the images, by name."""
         found = (path.parent.name for path in self.folder.glob("*/Dockerfile"))
         return tuple(sorted(name for name in found if _NAME.fullmatch(name)))
 
     def dockerfile(self, name: str) -> str:
-        """Gives the text of the image's Dockerfile.
+        """Return the text of the image's Dockerfile.
 
         Raises:
             ConfigurationError: There is no such image.
@@ -71,12 +71,12 @@ class ImageCatalog:
         return (self.folder / name / "Dockerfile").read_text(encoding="utf-8")
 
     def built_on(self, name: str) -> str | None:
-        """Names the image that this one is built on."""
+        """Name the image that this one is built on."""
         match = _BUILT_ON.search(self.dockerfile(name))
         return match[1] if match else None
 
     def recipe(self, name: str) -> "Recipe":
-        """Reads all that the image is made of, once: what is built is what the hash says.
+        """Read all that the image is made of, once: what is built is what the hash says.
 
         Raises:
             ConfigurationError: There is no such image.
@@ -88,7 +88,7 @@ class ImageCatalog:
         return Recipe(name, self.recipe(parent) if parent else None, files)
 
     def reference(self, name: str) -> str:
-        """Gives the reference of the image as it must be now."""
+        """Return the reference of the image as it must be now."""
         return self.recipe(name).reference
 
 
@@ -133,13 +133,13 @@ class Recipe:
 
 
 def shipped_catalog() -> ImageCatalog:
-    """Gives the catalog of the images that ship with the package."""
+    """Return the catalog of the images that ship with the package."""
     return ImageCatalog(shipped_folder("images"), guest_folder())
 
 
 @cache
 def image_reference(name: str) -> str:
-    """Gives the reference of a shipped image, such as `aeolus/python:0123456789ab`.
+    """Return the reference of a shipped image, such as `aeolus/python:0123456789ab`.
 
     Raises:
         ConfigurationError: There is no such image.
@@ -148,7 +148,7 @@ def image_reference(name: str) -> str:
 
 
 def resolve_image(name_or_reference: str) -> str:
-    """Turns the name of a shipped image into its reference; a reference stays what it is, with its tag said.
+    """Turn the name of a shipped image into its reference; a reference stays what it is, with its tag said.
 
     Raises:
         ConfigurationError: It is neither.
@@ -160,7 +160,7 @@ def resolve_image(name_or_reference: str) -> str:
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """Splits a reference into repository and tag or digest; no tag means `latest`, never all of them.
+    """Split a reference into repository and tag or digest; no tag means `latest`, never all of them.
 
     Raises:
         ConfigurationError: It is not an image reference.

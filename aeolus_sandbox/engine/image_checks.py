@@ -44,7 +44,7 @@ class FileInspection:
     packaged: set[bytes] = field(default_factory=set)
 
     def read(self, tar: tarfile.TarFile) -> list[Check]:
-        """Reads the whole stream once."""
+        """Read the whole stream once."""
         for member in tar:
             self._look_at(tar, member)
         foreign = len(self.bundle - self.packaged)
@@ -72,12 +72,12 @@ class FileInspection:
 
 
 def environment_check(variables: Iterable[str]) -> Check:
-    """Checks that the image's environment holds neither an index, nor a proxy, nor a certificate setting."""
+    """Check that the image's environment holds neither an index, nor a proxy, nor a certificate setting."""
     return _none("no setting of the host", [text for text in variables if _CLEAN_VARIABLES.match(text)])
 
 
 def reported_checks(text: str) -> list[Check]:
-    """Reads the `ok NAME` and `fail NAME: DETAIL` lines that an image's own checks print."""
+    """Read the `ok NAME` and `fail NAME: DETAIL` lines that an image's own checks print."""
     checks = []
     for line in text.splitlines():
         verdict, _, rest = line.partition(" ")

@@ -59,16 +59,16 @@ class ImageClient:
             self._api = _LimitedClient(**settings, timeout=int(_CALL_LIMIT_S))
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._api.close()
 
     def images(self, *, intermediate: bool = False, **filters: Any) -> list[dict[str, Any]]:
-        """Lists images by label, reference or being dangling; `intermediate` adds the steps of builds."""
+        """List images by label, reference or being dangling; `intermediate` adds the steps of builds."""
         with self._mapped("list images"):
             return cast("list[dict[str, Any]]", self._api.images(filters=filters, all=intermediate))
 
     def config(self, reference: str) -> dict[str, Any]:
-        """Gives the image's configuration.
+        """Return the image's configuration.
 
         Raises:
             ImageNotFound: There is no such image.
@@ -78,12 +78,12 @@ class ImageClient:
             return cast("dict[str, Any]", found["Config"])
 
     def remove_image(self, reference: str) -> None:
-        """Removes a tag, or an image by its id; the untagged images below it go too."""
+        """Remove a tag, or an image by its id; the untagged images below it go too."""
         with self._mapped(f"remove image {reference!r}"):
             self._api.remove_image(reference)
 
     def pull(self, reference: str, feed: Feed, cancel: threading.Event) -> Interruption:
-        """Pulls exactly one image; failures of the registry come as an event, or as an error."""
+        """Pull exactly one image; failures of the registry come as an event, or as an error."""
         repository, tag = split_reference(reference)
 
         def start() -> Iterator[dict[str, Any]]:
@@ -103,7 +103,7 @@ class ImageClient:
         feed: Feed,
         cancel: threading.Event,
     ) -> Interruption:
-        """Builds from a packed context; a failed step comes as an event."""
+        """Build from a packed context; a failed step comes as an event."""
 
         def start() -> Iterator[dict[str, Any]]:
             options: dict[str, Any] = {"buildargs": dict(arguments), "labels": dict(labels), "tag": reference}
@@ -114,13 +114,13 @@ class ImageClient:
         return self._follow(f"build {reference!r}", start, feed, cancel, _BUILD_LIMIT_S, _STEP_SILENCE_S)
 
     def import_rootfs(self, rootfs: BufferedReader, *, reference: str, label: str) -> None:
-        """Makes an image of a tar file."""
+        """Make an image of a tar file."""
         repository, tag = split_reference(reference)
         with self._mapped("import the base image"), self._silence_limit(_IMPORT_LIMIT_S):
             self._api.import_image(rootfs, repository=repository, tag=tag, changes=[f"LABEL {label}"])
 
     def remove_containers(self, label: str) -> list[str]:
-        """Removes all containers with a label, running or not; returns their names."""
+        """Remove all containers with a label, running or not; return their names."""
         with self._mapped("remove containers"):
             found = self._api.containers(all=True, filters={"label": label})
             for container in found:
@@ -129,20 +129,20 @@ class ImageClient:
         return [container["Names"][0].lstrip("/") for container in found]
 
     def wait_removed(self, container: str) -> None:
-        """Waits until the engine has removed a container of its own."""
+        """Wait until the engine has removed a container of its own."""
         with suppress(ImageNotFound), self._mapped(f"wait for container {container!r}"):
             self._api.wait(container, timeout=int(_CALL_LIMIT_S), condition="removed")
 
     @contextmanager
     def files(self, reference: str) -> Iterator[tarfile.TarFile]:
-        """Opens the image's whole file system as a stream, read from a container that is never started."""
+        """Open the image's whole file system as a stream, read from a container that is never started."""
         with self._container(reference, {}) as container, self._mapped(f"read {reference!r}"):
             pieces = self._api.export(container)
             with tarfile.open(fileobj=BufferedReader(_Pieces(pieces)), mode="r|") as tar:
                 yield tar
 
     def run(self, reference: str, command: list[str], *, limit_s: float, **options: Any) -> str:
-        """Runs a command in a container and gives its output.
+        """Run a command in a container and return its output.
 
         Raises:
             EngineTimeout: It has not ended in time.
@@ -176,7 +176,7 @@ class ImageClient:
         limit_s: float,
         silence_s: float,
     ) -> Interruption:
-        """Feeds a stream of events until it ends, or is to end; then hangs up, which ends the work in the engine."""
+        """Feed a stream of events until it ends, or is to end; then hang up, which ends the work in the engine."""
         with self._mapped(what), self._silence_limit(silence_s):
             events = start()
             assert self._api.answer is not None

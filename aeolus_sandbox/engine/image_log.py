@@ -45,7 +45,7 @@ class BuildLog:
     _tail: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
 
     def feed(self, event: Mapping[str, Any]) -> None:
-        """Takes one event of the stream."""
+        """Take one event of the stream."""
         for line in _COLOUR.sub("", str(event.get("stream", ""))).splitlines():
             self._line(line)
         if "errorDetail" in event or "error" in event:
@@ -55,16 +55,16 @@ class BuildLog:
             self.say(self.step or "pull", str(status))
 
     def say(self, step: str, text: str) -> None:
-        """Passes a line on to whoever watches."""
+        """Pass a line on to whoever watches."""
         if self.progress and text.strip():
             self.progress(BuildProgress(self.image, step, text.strip()))
 
     def made(self, image_id: str) -> bool:
-        """Tells whether the build named this image as one of its own."""
+        """Tell whether the build named this image as one of its own."""
         return image_id.removeprefix("sha256:")[:12] in self._images
 
     def failure(self, why: str) -> str:
-        """Says what failed, at which step, and what the step said last."""
+        """Say what failed, at which step, and what the step said last."""
         where = f" at step {self.step} ({self.instruction})" if self.step else ""
         said = "".join(f"\n  {line}" for line in self._tail)
         return f"the build of image {self.image!r} failed{where}: {why}" + (

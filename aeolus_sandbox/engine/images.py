@@ -94,7 +94,7 @@ class ImageBuilder:
         rebuild: bool = False,
         cancel: threading.Event | None = None,
     ) -> ImageState:
-        """Builds the image, and first what it is built on; an image that is current is returned at once.
+        """Build the image, and first what it is built on; an image that is current is returned at once.
 
         Args:
             name: Which image.
@@ -120,7 +120,7 @@ class ImageBuilder:
         return self._states(recipe)[0]
 
     def list(self) -> builtins.list[ImageState]:
-        """Lists the images: what is there, current or stale, and what is missing.
+        """List the images: what is there, current or stale, and what is missing.
 
         Raises:
             EngineError: The engine does not answer, or refuses.
@@ -128,7 +128,7 @@ class ImageBuilder:
         return [state for name in self._catalog.names() for state in self._states(self._catalog.recipe(name))]
 
     def verify(self, name: str) -> builtins.list[Check]:
-        """Looks at every file of the image from outside, and runs its own checks in a hardened container.
+        """Look at every file of the image from outside, and run its own checks in a hardened container.
 
         Raises:
             ImageNotFound: The image has not been built from the present files.
@@ -142,7 +142,7 @@ class ImageBuilder:
         return [environment_check(config["Env"] or ()), *checks, *self._run_checks(recipe)]
 
     def remove(self, name: str, *, stale_only: bool = False) -> builtins.list[str]:
-        """Removes the image's builds and what the engine cached of them; returns the references that went.
+        """Remove the image's builds and what the engine cached of them; return the references that went.
 
         Raises:
             EngineError: A container uses one of them, or the engine does not answer.
@@ -161,7 +161,7 @@ class ImageBuilder:
         return gone
 
     def remove_everything(self) -> builtins.list[str]:
-        """Removes every container and every image of this library, in use or not; returns what went.
+        """Remove every container and every image of this library, in use or not; return what went.
 
         Raises:
             EngineError: The engine does not answer, or refuses.
@@ -180,7 +180,7 @@ class ImageBuilder:
     def pull(
         self, reference: str, *, progress: Progress | None = None, cancel: threading.Event | None = None
     ) -> None:
-        """Pulls exactly one image: no tag asks for `latest`.
+        """Pull exactly one image: no tag asks for `latest`.
 
         Raises:
             ConfigurationError: It is not a reference.
@@ -260,7 +260,7 @@ class ImageBuilder:
             raise ImageBuildFailed(log.failure(log.error or "it ended without an image"))
 
     def _rootfs(self, recipe: Recipe, log: BuildLog, cancel: threading.Event) -> tuple[str, bool]:
-        """Gets the distribution's image; says its reference, and whether it was not there before."""
+        """Get the distribution's image; say its reference, and whether it was not there before."""
         upstream = recipe.upstream
         if not upstream:
             return "", False
@@ -291,7 +291,7 @@ class ImageBuilder:
         return reference
 
     def _unfinished(self, name: str) -> builtins.list[dict[str, Any]]:
-        """Lists the untagged last images of the image's builds.
+        """List the untagged last images of the image's builds.
 
         A finished image is not among them: an untagged one that has its labels is likely somebody's own, built on it.
         """
@@ -310,7 +310,7 @@ class ImageBuilder:
             self._client.remove_image(reference)
 
     def _clear_away(self, log: BuildLog, before: set[str]) -> None:
-        """Removes what a build that was cut short has made so far."""
+        """Remove what a build that was cut short has made so far."""
         with suppress(EngineError):
             for container in log.containers:  # the engine ends the step itself once nobody listens
                 self._client.wait_removed(container)
@@ -336,13 +336,13 @@ class ImageBuilder:
 
 
 def _our_tags(image: Mapping[str, Any], *names: str) -> list[str]:
-    """Picks the tags that builds gave; an image that somebody built on ours has our labels, but not our tags."""
+    """Pick the tags that builds gave; an image that somebody built on ours has our labels, but not our tags."""
     ours = tuple(f"{REPOSITORY_PREFIX}{name}:" for name in names)
     return [tag for tag in image["RepoTags"] or () if tag.startswith(ours)]
 
 
 def _context(recipe: Recipe, certificates: bytes) -> BytesIO:
-    """Packs the build context; every stage gets a label, so that whatever is left of it can be found."""
+    """Pack the build context; every stage gets a label, so that whatever is left of it can be found."""
     lines = []
     for line in recipe.dockerfile.splitlines():
         lines.append(line)
@@ -360,7 +360,7 @@ def _context(recipe: Recipe, certificates: bytes) -> BytesIO:
 
 
 def _arguments(recipe: Recipe, rootfs: str) -> dict[str, str]:
-    """Gives what the build is told of this machine: proxy and index, and what the image starts from."""
+    """Return what the build is told of this machine: proxy and index, and what the image starts from."""
     arguments = {key: os.environ[key] for key in _PROXY_ARGUMENTS if key in os.environ}
     for key in _INDEX_ARGUMENTS:
         # The build has none of this machine's files.

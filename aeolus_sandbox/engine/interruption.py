@@ -25,7 +25,7 @@ class Interruption:
 def interruptible(
     stop: Callable[[], None], *, cancel: threading.Event | None, limit_s: float
 ) -> Iterator[Interruption]:
-    """Calls `stop` from another thread when `cancel` is set or `limit_s` is over; `stop` must end what blocks."""
+    """Call `stop` from another thread when `cancel` is set or `limit_s` is over; `stop` must end what blocks."""
     interruption = Interruption()
     finished = threading.Event()
     deadline = time.monotonic() + limit_s
