@@ -38,6 +38,12 @@ def test_custom_tool_streams_its_own_chunks() -> None:
     assert done.stdout.splitlines() == ["3", "2", "1", "ticks=3 was_cancelled=False"]
 
 
+def test_container_tool_runs_in_a_sandbox() -> None:
+    done = run_example("container_tool.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["apple", "fig", "pear", "exited with code 0"]
+
+
 @pytest.mark.parametrize(
     "said",
     [
