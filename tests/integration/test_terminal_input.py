@@ -28,7 +28,7 @@ from tests.integration.running import (
 pytestmark = pytest.mark.docker
 
 QUIET_BASH = ("bash", "--norc", "--noprofile", "--noediting", "-i")
-IN_FRONT = "import os, signal, sys, time; "
+IN_FRONT = "import os, select, signal, sys, time; "
 
 
 # The end of input.
@@ -183,7 +183,8 @@ async def test_signal_is_handled_by_the_program_in_front(manager: SessionManager
     session = await _shell(manager)
     program = (
         f"{IN_FRONT}signal.signal(signal.{signal}, lambda *_: (print('got it'), sys.exit(7))); "
-        "print('in fr' + 'ont', flush=True); time.sleep(300)"
+        # Short naps: a signal that comes just before a sleep does not cut it short.
+        "print('in fr' + 'ont', flush=True); [time.sleep(0.05) for _ in range(6000)]"
     )
     await session.send_stdin(Text(f'python3 -c "{program}"\n'))
     await read_until(session, "in front")
@@ -237,7 +238,9 @@ async def test_size_is_right_at_the_very_first_command(manager: SessionManager) 
 async def test_resize_tells_the_program_once(manager: SessionManager) -> None:
     program = (
         f"{IN_FRONT}signal.signal(signal.SIGWINCH, lambda *_: print('now', *os.get_terminal_size(), flush=True)); "
-        "print('up', flush=True); sys.stdin.readline(); print('end')"
+        # As above: a signal that comes just before a blocking read does not cut it short.
+        "print('up', flush=True); list(iter(lambda: bool(select.select([sys.stdin], [], [], 0.05)[0]), True)); "
+        "sys.stdin.readline(); print('end')"
     )
     session = await open_command(manager, ("python3", "-c", program), rows=40, cols=120)
     await read_until(session, "up")
