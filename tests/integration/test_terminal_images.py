@@ -8,7 +8,14 @@ import pytest
 
 from aeolus_sandbox import ImageNotFound, SessionManager, ShellMissing, TerminalTool, Text
 from aeolus_sandbox.engine.docker import DockerEngine
-from tests.integration.running import containers_of, open_command, read_rest, result_of, run_command
+from tests.integration.running import (
+    containers_of,
+    open_command,
+    read_rest,
+    read_until,
+    result_of,
+    run_command,
+)
 
 pytestmark = pytest.mark.docker
 
@@ -60,8 +67,9 @@ async def test_image_without_a_shell_launches_cold(
             rows=30,
             tty=tty,
         )
+        said = await read_until(session, "\n")  # before the terminal echoes what is typed
         await session.send_stdin(Text("line\n"))
-        text = (await read_rest(session)).replace("\r\n", "\n")
+        text = (said + await read_rest(session)).replace("\r\n", "\n")
         first, *_, size, last = text.splitlines()
         assert first == ascii(["a 'b\n", "$c"]) + " x y 10001 /tmp"
         assert (size, last) == ("100 30" if tty else "pipes", "got line")
