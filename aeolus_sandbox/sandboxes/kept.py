@@ -33,6 +33,18 @@ class _Entry:
     waiting: int = 0
     timer: asyncio.TimerHandle | None = None
 
+    def stop_timer(self) -> None:
+        """Do not let it expire."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def give_up(self) -> Lease | None:
+        """Keep nothing any more, and return the lease that is to be closed."""
+        self.stop_timer()
+        lease, self.value, self.lease = self.lease, None, None
+        return lease
+
 
 class KeptStore:
     """Holds what is kept, with the containers that belong to it, until it is idle for long or the store closes."""
@@ -56,7 +68,7 @@ class KeptStore:
         entry.waiting += 1
         try:
             async with entry.lock:
-                self._stop_timer(entry)
+                entry.stop_timer()
                 if entry.value is None or not entry.value.is_usable or self._is_too_old(entry):
                     await self._replace(key, entry, make)
                 assert entry.value is not None
@@ -76,10 +88,9 @@ class KeptStore:
         if entry is None:
             return
         async with entry.lock:
-            self._stop_timer(entry)
             await self._discard(entry)
         if entry.waiting == 0:
-            self._entries.pop(key, None)
+            self._forget(key, entry)
 
     async def aclose(self) -> None:
         """Remove everything that is kept; nobody may be using it any more.
@@ -90,7 +101,6 @@ class KeptStore:
         entries, self._entries = list(self._entries.values()), {}
         failure: EngineError | None = None
         for entry in entries:
-            self._stop_timer(entry)
             try:
                 await self._discard(entry)
             except EngineError as error:  # the others must go all the same
@@ -101,7 +111,7 @@ class KeptStore:
     async def _replace(self, key: str, entry: _Entry, make: Callable[[Lease], Awaitable[Kept]]) -> None:
         recreated = entry.value is not None or key in self._lost
         await self._discard(entry)
-        self._make_room()
+        self._make_room(entry)
         lease = Lease(key, self._tasks, lifetime_s=LIFETIME_S)
         try:
             entry.value = await make(lease)
@@ -114,8 +124,7 @@ class KeptStore:
             entry.value.mark_recreated()
 
     async def _discard(self, entry: _Entry) -> None:
-        entry.value = None
-        lease, entry.lease = entry.lease, None
+        lease = entry.give_up()
         if lease is not None:
             await lease.aclose()
 
@@ -131,9 +140,13 @@ class KeptStore:
         if entry.waiting == 0:
             self._let_go(key, entry)
 
-    def _make_room(self) -> None:
-        """Let go of what was not used for longest, until there is room for one more."""
-        kept = {key: entry for key, entry in self._entries.items() if entry.value is not None}
+    def _make_room(self, wanted: _Entry) -> None:
+        """Let go of what was not used for longest, until there is room for `wanted`; what is being made counts."""
+        kept = {
+            key: entry
+            for key, entry in self._entries.items()
+            if entry is not wanted and (entry.value is not None or entry.waiting > 0)
+        }
         while len(kept) >= self._max_kept:
             idle = [key for key, entry in kept.items() if entry.waiting == 0]
             if not idle:
@@ -146,13 +159,12 @@ class KeptStore:
 
     def _let_go(self, key: str, entry: _Entry) -> None:
         """Remove an entry that nobody uses, in the background."""
-        self._stop_timer(entry)
         if entry.value is not None:
             self._lost[key] = None
             if len(self._lost) > _MAX_LOST:
                 self._lost.pop(next(iter(self._lost)))
-        self._entries.pop(key, None)
-        lease, entry.value, entry.lease = entry.lease, None, None
+        self._forget(key, entry)
+        lease = entry.give_up()
         if lease is not None:
             self._tasks.start(self._close_quietly(lease), name=f"discard {key}")
 
@@ -162,12 +174,11 @@ class KeptStore:
         except EngineError as error:
             _logger.warning("a kept container is left until the manager closes: %s", error)
 
+    def _forget(self, key: str, entry: _Entry) -> None:
+        """Take an entry out, unless another one has taken its place."""
+        if self._entries.get(key) is entry:
+            del self._entries[key]
+
     @staticmethod
     def _is_too_old(entry: _Entry) -> bool:
         return asyncio.get_running_loop().time() > entry.made_at + LIFETIME_S
-
-    @staticmethod
-    def _stop_timer(entry: _Entry) -> None:
-        if entry.timer is not None:
-            entry.timer.cancel()
-            entry.timer = None

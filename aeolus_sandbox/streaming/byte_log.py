@@ -30,7 +30,6 @@ class ByteLog:
         self._file: IO[bytes] | None = None
         self.start = 0
         """Offset of the oldest byte that is held."""
-        self._memory_start = 0
         self.end = 0
         """Offset after the newest byte."""
 
@@ -38,6 +37,11 @@ class ByteLog:
     def held_bytes(self) -> int:
         """How many bytes are held."""
         return self.end - self.start
+
+    @property
+    def _memory_start(self) -> int:
+        """Offset of the oldest byte that is in memory."""
+        return self._starts[0] if self._starts else self.end
 
     @property
     def must_spill(self) -> bool:
@@ -60,10 +64,7 @@ class ByteLog:
         """Let go of all bytes before `offset`."""
         self.start = max(self.start, min(offset, self.end))
         while self._pieces and self._starts[0] + len(self._pieces[0]) <= self.start:
-            self._memory_start = self._starts.popleft() + len(self._pieces.popleft())
-        self._memory_start = (
-            max(self._memory_start, min(self.start, self.end)) if not self._pieces else self._starts[0]
-        )
+            self._drop_oldest_piece()
 
     def in_memory(self, start: int, end: int) -> bytes | None:
         """Return the bytes of a held range if all of it is in memory, else None."""
@@ -115,7 +116,7 @@ class ByteLog:
         start = self._memory_start
         await asyncio.to_thread(self._write_file, start, batch)
         while self._starts and self._starts[0] < start + size:
-            self._memory_start = self._starts.popleft() + len(self._pieces.popleft())
+            self._drop_oldest_piece()
 
     def close(self) -> None:
         """Let go of everything."""
@@ -123,6 +124,10 @@ class ByteLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _drop_oldest_piece(self) -> None:
+        self._starts.popleft()
+        self._pieces.popleft()
 
     def _ring_ranges(self, start: int, length: int) -> list[tuple[int, int]]:
         """Return (file position, length) of the one or two stretches that a range has in the ring."""

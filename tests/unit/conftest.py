@@ -1,11 +1,14 @@
-"""What several unit tests start: the kernel host as a local process."""
+"""What several unit tests start: the kernel host as a local process, and kernels of a scripted guest."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from aeolus_sandbox.tools.code_interpreter.cell import Cell
+from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
 from tests.unit.guest_process import Guest
+from tests.unit.scripted_guest import ScriptedProcess, new_cell, ready_kernel
 
 
 @pytest.fixture
@@ -22,3 +25,18 @@ def booting(tmp_path: Path) -> Iterator[Guest]:
 def guest(booting: Guest) -> Guest:
     booting.ready()
     return booting
+
+
+@pytest.fixture
+async def process() -> ScriptedProcess:
+    return ScriptedProcess()
+
+
+@pytest.fixture
+async def kernel(process: ScriptedProcess) -> Kernel:
+    return await ready_kernel(process)
+
+
+@pytest.fixture
+async def cell(kernel: Kernel) -> Cell:
+    return await new_cell(kernel)

@@ -15,27 +15,11 @@ from tests.unit.scripted_guest import (
     ScriptedProcess,
     new_cell,
     read_all,
-    ready_kernel,
     text,
 )
 
 CANCEL: Final = Stop(reason="cancelled")
 TIMEOUT: Final = Stop(reason="timed_out", limit_hit=LimitName.WALL_TIME)
-
-
-@pytest.fixture
-async def process() -> ScriptedProcess:
-    return ScriptedProcess()
-
-
-@pytest.fixture
-async def kernel(process: ScriptedProcess) -> Kernel:
-    return await ready_kernel(process)
-
-
-@pytest.fixture
-async def cell(kernel: Kernel) -> Cell:
-    return await new_cell(kernel)
 
 
 # How cells end.

@@ -26,24 +26,8 @@ from tests.unit.scripted_guest import (
     ScriptedProcess,
     new_cell,
     read_all,
-    ready_kernel,
     text,
 )
-
-
-@pytest.fixture
-async def process() -> ScriptedProcess:
-    return ScriptedProcess()
-
-
-@pytest.fixture
-async def kernel(process: ScriptedProcess) -> Kernel:
-    return await ready_kernel(process)
-
-
-@pytest.fixture
-async def cell(kernel: Kernel) -> Cell:
-    return await new_cell(kernel)
 
 
 async def read_until_broken(cell: Cell) -> list[str]:

@@ -259,3 +259,25 @@ async def test_beyond_the_limit_nothing_in_use_goes(make: _Maker, tasks: Backgro
                 pytest.fail("it was lent")
     assert store.keys() == ["a"]
     await store.aclose()
+
+
+async def test_what_is_being_made_counts_against_the_limit(make: _Maker, tasks: BackgroundTasks) -> None:
+    store, made = KeptStore(tasks, max_kept=1), asyncio.Event()
+
+    async def make_slowly(lease: Lease) -> _Kernel:
+        await made.wait()
+        return await make(lease)
+
+    async def use_first() -> None:
+        async with store.borrow("a", make_slowly):
+            pass
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(use_first())
+        await asyncio.sleep(0)
+        with pytest.raises(QuotaExceeded, match="max_kept"):
+            async with store.borrow("b", make):
+                pytest.fail("it was lent")
+        made.set()
+    assert store.keys() == ["a"]
+    await store.aclose()
