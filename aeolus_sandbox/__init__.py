@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING, Any
 from aeolus_sandbox.version import __version__
 
 if TYPE_CHECKING:
-    from aeolus_sandbox.capabilities import SANDBOXED, CapabilityKind, Grants
+    from aeolus_sandbox.approvers import AllOf, AnyOf, CallbackApprover, ConsoleApprover, QueueApprover
+    from aeolus_sandbox.capabilities import (
+        SANDBOXED,
+        CapabilityKind,
+        Grants,
+    )
     from aeolus_sandbox.errors import (
         AeolusError,
+        ApprovalDenied,
+        ApprovalError,
+        ApprovalNotFound,
+        ApprovalTimedOut,
         CapabilityDenied,
+        CheckpointBusy,
+        CheckpointConflict,
+        CheckpointError,
         CommandRefused,
         ConfigurationError,
         EngineError,
@@ -23,24 +35,81 @@ if TYPE_CHECKING:
         ImageBuildFailed,
         ImageNotFound,
         LaunchFailed,
+        ModelError,
+        ModelUnavailable,
         NotInteractive,
         QuotaExceeded,
+        RunInterrupted,
         SessionBroken,
         SessionBusy,
         SessionClosed,
         SessionError,
         ShellMissing,
+        StorageBusy,
+        StorageError,
+        StorageFull,
     )
-    from aeolus_sandbox.exit_status import ExitStatus, Stop
-    from aeolus_sandbox.limits import LimitName, Limits
-    from aeolus_sandbox.manager import SessionManager
-    from aeolus_sandbox.profiles import Mount, SandboxProfile
-    from aeolus_sandbox.streaming.chunks import ChunkCodec, JsonCodec, OutputChunk, Span
-    from aeolus_sandbox.streaming.clipping import clip_text
-    from aeolus_sandbox.streaming.policies import Buffer, ContextWindow, Policy, Window
-    from aeolus_sandbox.streaming.rendering import render_text
-    from aeolus_sandbox.streaming.sandbox import Process, Sandbox
-    from aeolus_sandbox.streaming.session import StreamingToolSession
+    from aeolus_sandbox.exit_status import (
+        ExitStatus,
+        Stop,
+    )
+    from aeolus_sandbox.limits import (
+        LimitName,
+        Limits,
+    )
+    from aeolus_sandbox.manager import (
+        SessionManager,
+    )
+    from aeolus_sandbox.model.anthropic import (
+        AnthropicModels,
+    )
+    from aeolus_sandbox.profiles import (
+        Mount,
+        SandboxProfile,
+    )
+    from aeolus_sandbox.streaming.approval import (
+        ApprovalRequest,
+        Approve,
+        Approver,
+        Decision,
+        Deny,
+        Edit,
+        TimeoutAction,
+    )
+    from aeolus_sandbox.streaming.chunks import (
+        ChunkCodec,
+        JsonCodec,
+        OutputChunk,
+        Span,
+        SummaryChunk,
+    )
+    from aeolus_sandbox.streaming.clipping import (
+        clip_text,
+    )
+    from aeolus_sandbox.streaming.filters import (
+        CleanControls,
+        Filter,
+        Redact,
+        TextFilter,
+    )
+    from aeolus_sandbox.streaming.policies import (
+        Buffer,
+        ContextWindow,
+        Manual,
+        Policy,
+        Summarise,
+        Window,
+    )
+    from aeolus_sandbox.streaming.rendering import (
+        render_text,
+    )
+    from aeolus_sandbox.streaming.sandbox import (
+        Process,
+        Sandbox,
+    )
+    from aeolus_sandbox.streaming.session import (
+        StreamingToolSession,
+    )
     from aeolus_sandbox.streaming.stdin import (
         Bytes,
         EndOfInput,
@@ -51,6 +120,9 @@ if TYPE_CHECKING:
         StdinSender,
         Text,
         UnixSignal,
+    )
+    from aeolus_sandbox.streaming.text_model import (
+        TextModel,
     )
     from aeolus_sandbox.streaming.tool import (
         CancelToken,
@@ -66,14 +138,35 @@ if TYPE_CHECKING:
         CodeInterpreterTool,
         CodeResult,
     )
-    from aeolus_sandbox.tools.terminal import TerminalChunk, TerminalInput, TerminalResult, TerminalTool
-    from aeolus_sandbox.tools.terminal.command_check import CommandPolicy, Finding, check_command
+    from aeolus_sandbox.tools.terminal import (
+        TerminalChunk,
+        TerminalInput,
+        TerminalResult,
+        TerminalTool,
+    )
+    from aeolus_sandbox.tools.terminal.command_check import (
+        CommandPolicy,
+        Finding,
+        check_command,
+    )
 
 _MODULES = {
-    "capabilities": ("SANDBOXED", "CapabilityKind", "Grants"),
+    "approvers": ("AllOf", "AnyOf", "CallbackApprover", "ConsoleApprover", "QueueApprover"),
+    "capabilities": (
+        "SANDBOXED",
+        "CapabilityKind",
+        "Grants",
+    ),
     "errors": (
         "AeolusError",
+        "ApprovalDenied",
+        "ApprovalError",
+        "ApprovalNotFound",
+        "ApprovalTimedOut",
         "CapabilityDenied",
+        "CheckpointBusy",
+        "CheckpointConflict",
+        "CheckpointError",
         "CommandRefused",
         "ConfigurationError",
         "EngineError",
@@ -83,23 +176,70 @@ _MODULES = {
         "ImageBuildFailed",
         "ImageNotFound",
         "LaunchFailed",
+        "ModelError",
+        "ModelUnavailable",
         "NotInteractive",
         "QuotaExceeded",
+        "RunInterrupted",
         "SessionBroken",
         "SessionBusy",
         "SessionClosed",
         "SessionError",
         "ShellMissing",
+        "StorageBusy",
+        "StorageError",
+        "StorageFull",
     ),
-    "exit_status": ("ExitStatus", "Stop"),
-    "limits": ("LimitName", "Limits"),
+    "exit_status": (
+        "ExitStatus",
+        "Stop",
+    ),
+    "limits": (
+        "LimitName",
+        "Limits",
+    ),
     "manager": ("SessionManager",),
-    "profiles": ("Mount", "SandboxProfile"),
-    "streaming.chunks": ("ChunkCodec", "JsonCodec", "OutputChunk", "Span"),
+    "model.anthropic": ("AnthropicModels",),
+    "profiles": (
+        "Mount",
+        "SandboxProfile",
+    ),
+    "streaming.approval": (
+        "ApprovalRequest",
+        "Approve",
+        "Approver",
+        "Decision",
+        "Deny",
+        "Edit",
+        "TimeoutAction",
+    ),
+    "streaming.chunks": (
+        "ChunkCodec",
+        "JsonCodec",
+        "OutputChunk",
+        "Span",
+        "SummaryChunk",
+    ),
     "streaming.clipping": ("clip_text",),
-    "streaming.policies": ("Buffer", "ContextWindow", "Policy", "Window"),
+    "streaming.filters": (
+        "CleanControls",
+        "Filter",
+        "Redact",
+        "TextFilter",
+    ),
+    "streaming.policies": (
+        "Buffer",
+        "ContextWindow",
+        "Manual",
+        "Policy",
+        "Summarise",
+        "Window",
+    ),
     "streaming.rendering": ("render_text",),
-    "streaming.sandbox": ("Process", "Sandbox"),
+    "streaming.sandbox": (
+        "Process",
+        "Sandbox",
+    ),
     "streaming.session": ("StreamingToolSession",),
     "streaming.stdin": (
         "Bytes",
@@ -112,7 +252,14 @@ _MODULES = {
         "Text",
         "UnixSignal",
     ),
-    "streaming.tool": ("CancelToken", "IsolationMode", "StreamingTool", "StreamingToolHandle", "ToolContext"),
+    "streaming.text_model": ("TextModel",),
+    "streaming.tool": (
+        "CancelToken",
+        "IsolationMode",
+        "StreamingTool",
+        "StreamingToolHandle",
+        "ToolContext",
+    ),
     "tools.code_interpreter": (
         "CodeChunk",
         "CodeError",
@@ -120,20 +267,44 @@ _MODULES = {
         "CodeInterpreterTool",
         "CodeResult",
     ),
-    "tools.terminal": ("TerminalChunk", "TerminalInput", "TerminalResult", "TerminalTool"),
-    "tools.terminal.command_check": ("CommandPolicy", "Finding", "check_command"),
+    "tools.terminal": (
+        "TerminalChunk",
+        "TerminalInput",
+        "TerminalResult",
+        "TerminalTool",
+    ),
+    "tools.terminal.command_check": (
+        "CommandPolicy",
+        "Finding",
+        "check_command",
+    ),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "SANDBOXED",
     "AeolusError",
+    "AllOf",
+    "AnthropicModels",
+    "AnyOf",
+    "ApprovalDenied",
+    "ApprovalError",
+    "ApprovalNotFound",
+    "ApprovalRequest",
+    "ApprovalTimedOut",
+    "Approve",
+    "Approver",
     "Buffer",
     "Bytes",
+    "CallbackApprover",
     "CancelToken",
     "CapabilityDenied",
     "CapabilityKind",
+    "CheckpointBusy",
+    "CheckpointConflict",
+    "CheckpointError",
     "ChunkCodec",
+    "CleanControls",
     "CodeChunk",
     "CodeError",
     "CodeInterpreterInput",
@@ -142,12 +313,17 @@ __all__ = [
     "CommandPolicy",
     "CommandRefused",
     "ConfigurationError",
+    "ConsoleApprover",
     "ContextWindow",
+    "Decision",
+    "Deny",
+    "Edit",
     "EndOfInput",
     "EngineError",
     "EngineTimeout",
     "EngineUnavailable",
     "ExitStatus",
+    "Filter",
     "Finding",
     "Grants",
     "GuestProtocolError",
@@ -158,13 +334,19 @@ __all__ = [
     "LaunchFailed",
     "LimitName",
     "Limits",
+    "Manual",
+    "ModelError",
+    "ModelUnavailable",
     "Mount",
     "NotInteractive",
     "OutputChunk",
     "Policy",
     "Process",
+    "QueueApprover",
     "QuotaExceeded",
+    "Redact",
     "Resize",
+    "RunInterrupted",
     "Sandbox",
     "SandboxProfile",
     "SessionBroken",
@@ -179,14 +361,22 @@ __all__ = [
     "StdinEvent",
     "StdinSender",
     "Stop",
+    "StorageBusy",
+    "StorageError",
+    "StorageFull",
     "StreamingTool",
     "StreamingToolHandle",
     "StreamingToolSession",
+    "Summarise",
+    "SummaryChunk",
     "TerminalChunk",
     "TerminalInput",
     "TerminalResult",
     "TerminalTool",
     "Text",
+    "TextFilter",
+    "TextModel",
+    "TimeoutAction",
     "ToolContext",
     "UnixSignal",
     "Window",

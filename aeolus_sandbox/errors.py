@@ -19,6 +19,19 @@
      |  . SessionBroken                       something outside broke it
      |  . SessionBusy                         two readers at once
      |  . NotInteractive                      the tool takes no stdin
+     + ApprovalError
+     |  . ApprovalDenied    PermissionError   what waited for a decision was denied, or nobody could answer
+     |  . ApprovalTimedOut  TimeoutError      nobody decided in time
+     |  . ApprovalNotFound  LookupError       no such approval is pending
+     + CheckpointError
+     |  . CheckpointConflict                  the idempotency key belongs to another tool or input
+     |  . CheckpointBusy    retryable         a run of the same key has not ended yet
+     |  . RunInterrupted                      a run that must not be repeated began and never ended
+     + StorageError                           the state file cannot be read or written
+     |  . StorageFull                         no room on its disk
+     |  . StorageBusy       retryable         another process holds it locked
+     + ModelError                             the language model refused, or answered nonsense
+     |  . ModelUnavailable  ConnectionError   retryable: overloaded, rate limited, or not reached
      + GuestProtocolError                     the guest sent what no honest guest sends
 
 What *untrusted code* does (a non-zero exit, running out of memory or time, a flood of output) is never an
@@ -141,3 +154,87 @@ class GuestProtocolError(AeolusError):
     """The guest sent something that is not a well-formed frame, or broke a size limit."""
 
     code = "guest_protocol"
+
+
+class ApprovalError(AeolusError):
+    """What waits for a human decision did not pass."""
+
+    code = "approval"
+
+
+class ApprovalDenied(ApprovalError, PermissionError):
+    """It was denied, or nobody could answer; the message tells the two apart."""
+
+    code = "approval_denied"
+
+
+class ApprovalTimedOut(ApprovalError, TimeoutError):
+    """Nobody decided in time."""
+
+    code = "approval_timed_out"
+
+
+class ApprovalNotFound(ApprovalError, LookupError):
+    """No approval of this id waits for a decision."""
+
+    code = "approval_not_found"
+
+
+class CheckpointError(AeolusError):
+    """A run cannot be started under this idempotency key."""
+
+    code = "checkpoint"
+
+
+class CheckpointConflict(CheckpointError):
+    """The idempotency key belongs to a run of another tool or with another input."""
+
+    code = "checkpoint_conflict"
+
+
+class CheckpointBusy(CheckpointError):
+    """A run with the same idempotency key has not ended in the time that was given."""
+
+    code = "checkpoint_busy"
+    retryable = True
+
+
+class RunInterrupted(CheckpointError):
+    """A run of a tool that is not idempotent began under this key and never ended: nobody knows what it did."""
+
+    code = "run_interrupted"
+
+
+class StorageError(AeolusError):
+    """The file that keeps checkpoints and approvals cannot be read or written."""
+
+    code = "storage"
+
+
+class StorageFull(StorageError):
+    """There is no room on the disk of the state file; what was stored before is not touched."""
+
+    code = "storage_full"
+
+
+class StorageBusy(StorageError):
+    """Another process holds the state file locked."""
+
+    code = "storage_busy"
+    retryable = True
+
+
+class ModelError(AeolusError):
+    """The language model refused the request, or its answer cannot be used."""
+
+    code = "model"
+
+    retry_after_s: float | None = None
+    """How long the model's service asks to wait before the next try, in seconds."""
+
+
+class ModelUnavailable(ModelError, ConnectionError):
+    """The model's service is overloaded, limits the rate, or cannot be reached."""
+
+    code = "model_unavailable"
+    retryable = True

@@ -3,22 +3,44 @@
 import asyncio
 import logging
 import uuid
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Self, overload
 
+from pydantic import ValidationError
+
+from aeolus_sandbox.approvers.desk import ApprovalDesk
 from aeolus_sandbox.background import BackgroundTasks
 from aeolus_sandbox.capabilities import SANDBOXED, Grants, require
 from aeolus_sandbox.engine.base import Engine
 from aeolus_sandbox.engine.docker import DockerEngine
-from aeolus_sandbox.errors import EngineError, QuotaExceeded, SessionClosed
+from aeolus_sandbox.errors import (
+    CheckpointConflict,
+    ConfigurationError,
+    EngineError,
+    QuotaExceeded,
+    SessionClosed,
+)
+from aeolus_sandbox.idempotency import IdempotentRuns, Replay, Run
+from aeolus_sandbox.identifiers import new_identifier
 from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.model.anthropic import AnthropicModels
 from aeolus_sandbox.sandboxes.context import SandboxContext
 from aeolus_sandbox.sandboxes.host import SandboxHost
 from aeolus_sandbox.sandboxes.kept import IDLE_S, MAX_KEPT
 from aeolus_sandbox.sandboxes.reaper import Reaped
-from aeolus_sandbox.streaming.chunks import C
-from aeolus_sandbox.streaming.policies import Policy
+from aeolus_sandbox.storage.approvals import ApprovalStore
+from aeolus_sandbox.storage.checkpoints import Checkpoints
+from aeolus_sandbox.storage.database import Database
+from aeolus_sandbox.storage.location import default_state_path
+from aeolus_sandbox.streaming.approval import Approver
+from aeolus_sandbox.streaming.chunks import C, SummaryChunk
+from aeolus_sandbox.streaming.filters import Filter
+from aeolus_sandbox.streaming.policies import Policy, Summarise
+from aeolus_sandbox.streaming.services import SessionServices
 from aeolus_sandbox.streaming.session import StreamingToolSession
-from aeolus_sandbox.streaming.tool import F, I, StreamingTool, StreamingToolHandle
+from aeolus_sandbox.streaming.text_model import TextModel
+from aeolus_sandbox.streaming.tool import F, I, IsolationMode, StreamingTool, StreamingToolHandle
 
 _logger = logging.getLogger(__name__)
 
@@ -42,6 +64,10 @@ class SessionManager:
         docker_host: str | None = None,
         kept_idle_s: float = IDLE_S,
         max_kept: int = MAX_KEPT,
+        filters: Sequence[Filter] = (),
+        approver: Approver | None = None,
+        text_model: Callable[[str], TextModel] | None = None,
+        state_path: Path | None = None,
     ) -> None:
         """Configure a manager; nothing is connected before a container is needed.
 
@@ -53,15 +79,35 @@ class SessionManager:
             docker_host: Address of Docker; None: `DOCKER_HOST`, else the local socket.
             kept_idle_s: How long a kernel that no session uses is kept, in seconds.
             max_kept: How many kernels are kept; beyond it, the one that was not used for longest goes.
+            filters: What is taken out of the text of every session, before its policy's own filters.
+            approver: Who decides for `Manual`; None: only `aeolus approvals`, in another process.
+            text_model: Gives the language model that `Summarise` names; None: Anthropic's, with the key of the
+                environment.
+            state_path: The file that keeps checkpoints and approvals, made when it is first needed; None:
+                `AEOLUS_STATE`, else the user's state folder.
         """
         self.grants = grants
         self.limits = limits or Limits()
         self.max_sessions = max_sessions
+        self.filters = tuple(filters)
         used_engine = engine or DockerEngine(docker_host)
         self._own_engine = used_engine if engine is None else None
         self._tasks = BackgroundTasks()
         self._shutdown = BackgroundTasks()
         self._host = SandboxHost(used_engine, tasks=self._tasks, kept_idle_s=kept_idle_s, max_kept=max_kept)
+        self._database = Database(state_path or default_state_path())
+        self._runs = IdempotentRuns(
+            Checkpoints(self._database),
+            owner=self._host.owner,
+            tasks=self._tasks,
+            remove_containers=self._host.remove_run,
+        )
+        self._models = AnthropicModels()
+        self._services = SessionServices(
+            tasks=self._tasks,
+            text_model=text_model or self._models.text_model,
+            approvals=ApprovalDesk(ApprovalStore(self._database), approver, owner=self._host.owner),
+        )
         self._sessions: dict[str, StreamingToolSession[Any, Any]] = {}
         self._opening = 0
         self._closed = False
@@ -87,50 +133,89 @@ class SessionManager:
         """The sessions that have not ended, oldest first."""
         return list(self._sessions.values())
 
+    @overload
     async def open(
         self,
         tool: StreamingTool[I, C, F],
         tool_input: I,
         *,
+        policy: Summarise,
         limits: Limits | None = None,
-        policy: Policy | None = None,
         grants: Grants | None = None,
-    ) -> StreamingToolSession[C, F]:
+        idempotency_key: str | None = None,
+    ) -> StreamingToolSession[C | SummaryChunk, F]: ...
+
+    @overload
+    async def open(
+        self,
+        tool: StreamingTool[I, C, F],
+        tool_input: I,
+        *,
+        policy: Policy | None = None,
+        limits: Limits | None = None,
+        grants: Grants | None = None,
+        idempotency_key: str | None = None,
+    ) -> StreamingToolSession[C, F]: ...
+
+    async def open(
+        self,
+        tool: StreamingTool[I, C, F],
+        tool_input: I,
+        *,
+        policy: Policy | None = None,
+        limits: Limits | None = None,
+        grants: Grants | None = None,
+        idempotency_key: str | None = None,
+    ) -> StreamingToolSession[Any, F]:
         """Start a tool and return its session.
+
+        With an idempotency key, the run is recorded before anything starts, and its result when it is there. The same
+        key again gives the stored result, and nothing runs. Where an earlier run began and never ended (its process
+        died), an idempotent tool runs again after what was left of it is removed, and any other is refused.
 
         Args:
             tool: The tool.
             tool_input: What the session is configured with.
-            limits: Limits to narrow for this session; fields that are not set stay as they are.
             policy: How the output reaches the reader; None: the tool's own.
+            limits: Limits to narrow for this session; fields that are not set stay as they are.
             grants: Grants to narrow for this session; they are never widened.
+            idempotency_key: Names the run; None: a new key for an idempotent tool (`session.idempotency_key`), and no
+                record for any other.
 
         Raises:
             CapabilityDenied: The tool requires what was not granted; nothing has happened.
-            ConfigurationError: The input or a limit is wrong; nothing has happened.
+            ConfigurationError: The input, the policy, the key or a limit is wrong; nothing has happened.
             QuotaExceeded: `max_sessions` sessions are open.
+            CheckpointConflict: The key belongs to another tool or input.
+            CheckpointBusy: Another run with this key goes on, and did not end within this one's wall time.
+            RunInterrupted: A run with this key began, never ended, and must not be repeated.
+            StorageError: The run cannot be recorded; nothing has started.
             EngineError: No container could be started; nothing is left.
             SessionClosed: The manager is closed.
         """
         granted = self.grants if grants is None else self.grants.narrowed_to(grants.kinds)
         require(tool.name, tool.required_capability, granted)
+        policy = policy or tool.policy
+        policy.check(self._services.text_model)
         narrowed = self.limits.narrowed_by(limits).within(timeout_s=tool.timeout_s(tool_input))
         self._check_open()
         self._check_quota()
-        context = self._host.context(
-            uuid.uuid4().hex, limits=narrowed, isolation=tool.isolation, namespace=tool.name
-        )
         self._opening += 1
         try:
-            handle = await tool.start(tool_input, context)
-            self._check_open()
-        except BaseException:
-            # In the background: a caller who is cancelled must not wait, and must not interrupt it either.
-            self._tasks.start(self._host.release(context), name=f"abandon session {context.session_id}")
-            raise
+            record = await self._record(tool, tool_input, idempotency_key, narrowed)
+            context = self._host.context(
+                uuid.uuid4().hex,
+                limits=narrowed,
+                isolation=tool.isolation,
+                namespace=tool.name,
+                filters=(*self.filters, *policy.filters),
+                idempotency_key=None if record is None else record.key,
+                may_pause_s=policy.may_pause_s,
+            )
+            handle = await self._start(tool, tool_input, context, record)
         finally:
             self._opening -= 1
-        return self._session(tool, handle, context, policy or tool.policy)
+        return self._session(tool, handle, context, policy, record)
 
     async def reap(self) -> Reaped:
         """Remove the containers of owners that are gone, and say which.
@@ -158,12 +243,51 @@ class SessionManager:
             self._closed = True
             await self._shutdown.run(self._shut_down(), name="shut down")
 
+    async def _record(
+        self, tool: StreamingTool[I, C, F], tool_input: I, key: str | None, limits: Limits
+    ) -> Run | Replay | None:
+        """Record the run, where it has a key or the tool is idempotent."""
+        if key is None and not tool.idempotent:
+            return None
+        return await self._runs.begin(
+            new_identifier() if key is None else key,
+            tool_name=tool.name,
+            tool_input=tool_input,
+            may_repeat=tool.idempotent,
+            has_containers=tool.isolation is IsolationMode.CONTAINER,
+            wait_s=limits.wall_time_s,
+        )
+
+    async def _start(
+        self,
+        tool: StreamingTool[I, C, F],
+        tool_input: I,
+        context: SandboxContext,
+        record: Run | Replay | None,
+    ) -> StreamingToolHandle[C, F]:
+        try:
+            self._check_open()
+            if isinstance(record, Replay):
+                return _replayed(tool, record)
+            handle = await tool.start(tool_input, context)
+            self._check_open()
+        except BaseException as error:
+            # In the background: a caller who is cancelled must not wait, and must not interrupt it either.
+            self._tasks.start(self._host.release(context), name=f"abandon session {context.session_id}")
+            if isinstance(record, Run):
+                nothing_started = isinstance(error, ConfigurationError | EngineError)
+                end = record.forget() if nothing_started else record.give_up()
+                self._tasks.start(end, name=f"give up the run {record.key}")
+            raise
+        return handle
+
     def _session(
         self,
         tool: StreamingTool[I, C, F],
         handle: StreamingToolHandle[C, F],
         context: SandboxContext,
         policy: Policy,
+        record: Run | Replay | None,
     ) -> StreamingToolSession[C, F]:
         async def release() -> None:
             self._sessions.pop(context.session_id, None)
@@ -172,11 +296,14 @@ class SessionManager:
         session = StreamingToolSession(
             handle,
             session_id=context.session_id,
+            tool_name=tool.name,
             policy=policy,
+            filters=(*self.filters, *policy.filters),
             codec=tool.codec(),
             limits=context.limits,
-            tasks=self._tasks,
+            services=self._services,
             release=release,
+            record=record,
         )
         self._sessions[context.session_id] = session
         return session
@@ -185,9 +312,12 @@ class SessionManager:
         async with asyncio.TaskGroup() as group:
             for session in self.open_sessions:
                 group.create_task(session.aclose())
+        self._runs.close()
         try:
             await self._host.aclose()
         finally:
+            await self._models.aclose()
+            await self._database.aclose()
             if self._own_engine is not None:
                 await self._own_engine.aclose()
 
@@ -200,3 +330,25 @@ class SessionManager:
         if len(self._sessions) + self._opening >= self.max_sessions:
             msg = f"{self.max_sessions} sessions are open, and no more are allowed at once: close one, or raise max_sessions"
             raise QuotaExceeded(msg)
+
+
+def _replayed(tool: StreamingTool[I, C, F], replay: Replay) -> StreamingToolHandle[C, F]:
+    """Return a handle that streams nothing and ends with a stored result.
+
+    Raises:
+        CheckpointConflict: The result does not fit this version of the tool.
+    """
+    try:
+        final = tool.Final.model_validate_json(replay.final)
+    except ValidationError as error:
+        msg = f"the result stored under {replay.key!r} is not one of this version of the tool {tool.name!r}: use a new key"
+        raise CheckpointConflict(msg) from error
+
+    async def chunks() -> AsyncIterator[C]:
+        return
+        yield
+
+    async def result() -> F:
+        return final
+
+    return StreamingToolHandle(chunks=chunks(), finalize=result())

@@ -32,12 +32,12 @@ from aeolus_sandbox import (
     TerminalTool,
 )
 from aeolus_sandbox.background import BackgroundTasks
-from aeolus_sandbox.cli.screen import ScreenFilter
 from aeolus_sandbox.engine.docker import DockerEngine
 from aeolus_sandbox.resources import shipped_folder
 from aeolus_sandbox.sandboxes.launcher import Launcher
 from aeolus_sandbox.sandboxes.lease import Lease
 from aeolus_sandbox.sandboxes.owner import Owner
+from aeolus_sandbox.streaming.screen import ScreenFilter
 
 HERE: Final = Path(__file__).resolve().parent
 OUTPUT: Final = HERE.parent / "demo-output"

@@ -16,6 +16,14 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what is recorded away from the user's state file, also in programs that tests start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AEOLUS_STATE", str(tmp_path_factory.mktemp("state") / "state.db"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _blocking_calls_fail() -> Iterator[None]:
     """Make a blocking call of ours inside the event loop fail the test."""

@@ -8,6 +8,8 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
+from aeolus_sandbox.cli.approvals import app as approvals_app
+from aeolus_sandbox.cli.checkpoints import app as checkpoints_app
 from aeolus_sandbox.cli.doctor import doctor
 from aeolus_sandbox.cli.exits import DEBUG_VARIABLE, EPILOG, Exit, report, report_fault
 from aeolus_sandbox.cli.images import app as images_app
@@ -53,6 +55,8 @@ app = typer.Typer(
 app.command()(run)
 app.command()(shell)
 app.add_typer(images_app, name="images")
+app.add_typer(approvals_app, name="approvals")
+app.add_typer(checkpoints_app, name="checkpoints")
 app.command()(doctor)
 app.command()(reap)
 app.command()(version)

@@ -11,12 +11,12 @@ from rich.text import Text
 from aeolus_sandbox.cli.diagnosis import Finding, about_containers, about_engine, about_images, unreachable
 from aeolus_sandbox.cli.exits import Exit
 from aeolus_sandbox.cli.running import run_orderly
-from aeolus_sandbox.cli.screen import harmless
 from aeolus_sandbox.engine.base import OWNER_LABEL
 from aeolus_sandbox.engine.docker import DockerEngine
 from aeolus_sandbox.engine.image_catalog import ImageCatalog, shipped_catalog
 from aeolus_sandbox.engine.images import ImageBuilder, ImageState
 from aeolus_sandbox.errors import AeolusError
+from aeolus_sandbox.streaming.screen import harmless
 
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from aeolus_sandbox.cli.screen import harmless
 from aeolus_sandbox.errors import ImageBuildFailed
 from aeolus_sandbox.exit_status import ExitStatus
+from aeolus_sandbox.streaming.screen import harmless
 
 DEBUG_VARIABLE: Final = "AEOLUS_DEBUG"
 
@@ -18,7 +18,8 @@ EPILOG: Final = """\
 Exit codes:
 
 - 0: success
-- 1: the code failed (run); something is wrong (doctor, images verify)
+- 1: the code failed (run); something is wrong (doctor, images verify); not found, or decided before (approvals,
+  checkpoints)
 - 2: wrong usage
 - 124: timed out
 - 125: our own failure: engine, image or configuration, said in one line on stderr

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from aeolus_sandbox.cli.exits import Exit
 from aeolus_sandbox.cli.running import run_orderly
-from aeolus_sandbox.cli.screen import harmless
 from aeolus_sandbox.engine.image_catalog import shipped_catalog
 from aeolus_sandbox.engine.images import BuildProgress, Check, ImageBuilder, ImageState
+from aeolus_sandbox.streaming.screen import harmless
 
 _BUNDLE_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _STATE_COLOURS: Final = {"current": "green", "stale": "yellow", "missing": "red"}

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 from pydantic import BaseModel
 
 from aeolus_sandbox.cli.exits import say
-from aeolus_sandbox.cli.screen import harmless
 from aeolus_sandbox.cli.sink import Sink
 from aeolus_sandbox.streaming.chunks import OutputChunk
+from aeolus_sandbox.streaming.screen import harmless
 from aeolus_sandbox.tools.code_interpreter import CodeChunk, CodeResult
 from aeolus_sandbox.tools.terminal import TerminalChunk, TerminalResult
 
@@ -78,7 +78,7 @@ class JsonLines:
 
     def _write(self, record: BaseModel | dict[str, Any]) -> None:
         # Escaped as ASCII it is harmless to a terminal too; a lone surrogate would be no valid JSON text.
-        line = json.dumps(_without_surrogates(record), ensure_ascii=True)
+        line = json.dumps(without_surrogates(record), ensure_ascii=True)
         self._out.write(line.encode("ascii") + b"\n")
         self._out.flush()
 
@@ -145,13 +145,14 @@ def _as_plain_text(chunk: CodeChunk) -> str:
     return chunk.alternatives.get("text/plain", chunk.content)
 
 
-def _without_surrogates(value: Any) -> Any:
+def without_surrogates(value: Any) -> Any:
+    """Return JSON-like data in which every text is valid Unicode."""
     match value:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
-            return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+            return {without_surrogates(key): without_surrogates(each) for key, each in value.items()}
         case list():
-            return [_without_surrogates(each) for each in value]
+            return [without_surrogates(each) for each in value]
         case _:
             return value

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Final, TextIO
 
-from aeolus_sandbox.cli.screen import ScreenFilter
+from aeolus_sandbox.streaming.screen import ScreenFilter
 
 NO_COLOUR_VARIABLE: Final = "NO_COLOR"
 """https://no-color.org"""

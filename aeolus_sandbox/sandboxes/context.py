@@ -1,6 +1,6 @@
 """What a tool gets from the manager when it starts: its limits, and the way to its containers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
 from aeolus_sandbox.errors import ConfigurationError
@@ -9,6 +9,7 @@ from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.sandboxes.kept import KeptStore
 from aeolus_sandbox.sandboxes.launcher import Launcher
 from aeolus_sandbox.sandboxes.lease import Lease
+from aeolus_sandbox.streaming.filters import Filter, FilterChain, TextFilter
 from aeolus_sandbox.streaming.sandbox import Process, Sandbox
 from aeolus_sandbox.streaming.tool import IsolationMode, Kept, ToolContext
 
@@ -25,6 +26,7 @@ class SandboxContext:
         launcher: Callable[[], Awaitable[Launcher]],
         kept: KeptStore,
         namespace: str,
+        filters: Sequence[Filter] = (),
     ) -> None:
         self.session_id = lease.session_id
         self.limits = limits
@@ -33,6 +35,7 @@ class SandboxContext:
         self._launcher = launcher
         self._kept = kept
         self._namespace = namespace
+        self._filters = filters
         self._borrowed = AsyncExitStack()
 
     async def park(self, profile: SandboxProfile) -> Sandbox:
@@ -46,6 +49,10 @@ class SandboxContext:
         self._check_isolation()
         launcher = await self._launcher()
         return await launcher.run(profile, self.limits, self._lease)
+
+    def text_filter(self) -> TextFilter:
+        """Return the session's filters; see `ToolContext.text_filter`."""
+        return FilterChain(self._filters)
 
     async def keep(self, key: str, make: Callable[[ToolContext], Awaitable[Kept]]) -> Kept:
         """Return what is kept under a key; see `ToolContext.keep`."""
@@ -70,6 +77,7 @@ class SandboxContext:
             launcher=self._launcher,
             kept=self._kept,
             namespace=self._namespace,
+            filters=self._filters,
         )
 
     def _check_isolation(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from aeolus_sandbox.background import BackgroundTasks
@@ -16,6 +17,7 @@ from aeolus_sandbox.sandboxes.launcher import Launcher
 from aeolus_sandbox.sandboxes.lease import Lease
 from aeolus_sandbox.sandboxes.owner import Owner
 from aeolus_sandbox.sandboxes.reaper import Reaped, Reaper
+from aeolus_sandbox.streaming.filters import Filter
 from aeolus_sandbox.streaming.tool import IsolationMode
 
 _logger = logging.getLogger(__name__)
@@ -43,16 +45,26 @@ class SandboxHost:
         self._closed = False
 
     def context(
-        self, session_id: str, *, limits: Limits, isolation: IsolationMode, namespace: str
+        self,
+        session_id: str,
+        *,
+        limits: Limits,
+        isolation: IsolationMode,
+        namespace: str,
+        filters: Sequence[Filter] = (),
+        idempotency_key: str | None = None,
+        may_pause_s: float = 0.0,
     ) -> SandboxContext:
         """Return the context of a new session, to be given back to `release`."""
+        lifetime_s = limits.wall_time_s + may_pause_s
         context = SandboxContext(
-            lease=Lease(session_id, self._tasks),
+            lease=Lease(session_id, self._tasks, lifetime_s=lifetime_s, idempotency_key=idempotency_key),
             limits=limits,
             isolation=isolation,
             launcher=self._prepared_launcher,
             kept=self.kept,
             namespace=namespace,
+            filters=filters,
         )
         self._unreleased.add(context)
         return context
@@ -69,6 +81,10 @@ class SandboxHost:
     async def reap(self) -> Reaped:
         """Remove the containers of owners that are gone; see `Reaper.sweep`."""
         return await self._reaper.sweep()
+
+    async def remove_run(self, idempotency_key: str) -> Reaped:
+        """Remove the containers of a run whose process is gone; see `Reaper.sweep_run`."""
+        return await self._reaper.sweep_run(idempotency_key)
 
     async def aclose(self) -> None:
         """Remove all containers, and end the guard.

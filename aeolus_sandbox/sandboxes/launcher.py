@@ -7,6 +7,7 @@ from typing import Final
 
 from aeolus_sandbox.engine.base import (
     DEADLINE_LABEL,
+    IDEMPOTENCY_LABEL,
     OWNER_LABEL,
     SESSION_LABEL,
     ContainerSpec,
@@ -92,11 +93,14 @@ class Launcher:
 
     def _labels(self, limits: Limits, lease: Lease) -> Mapping[str, str]:
         deadline = datetime.now(UTC) + timedelta(seconds=_lifetime_s(limits, lease))
-        return {
+        labels = {
             OWNER_LABEL: self._owner,
             SESSION_LABEL: lease.session_id,
             DEADLINE_LABEL: f"{deadline.timestamp():.0f}",
         }
+        if lease.idempotency_key is not None:
+            labels[IDEMPOTENCY_LABEL] = lease.idempotency_key
+        return labels
 
 
 def _lifetime_s(limits: Limits, lease: Lease) -> float:

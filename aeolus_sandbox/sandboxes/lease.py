@@ -10,8 +10,17 @@ from aeolus_sandbox.errors import EngineError, SessionClosed
 class Lease:
     """The containers of one session."""
 
-    def __init__(self, session_id: str, tasks: BackgroundTasks, *, lifetime_s: float | None = None) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        tasks: BackgroundTasks,
+        *,
+        lifetime_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
         self.session_id = session_id
+        self.idempotency_key = idempotency_key
+        """By which a later run of the same key finds its containers."""
         self.lifetime_s = lifetime_s
         """How long its containers may live; None: as long as the session's wall time allows."""
         self._tasks = tasks

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from aeolus_sandbox.engine.base import DEADLINE_LABEL, OWNER_LABEL, ContainerId, Engine
+from aeolus_sandbox.engine.base import DEADLINE_LABEL, IDEMPOTENCY_LABEL, OWNER_LABEL, ContainerId, Engine
 from aeolus_sandbox.errors import ConfigurationError, EngineError
 from aeolus_sandbox.sandboxes.owner import Owner
 
@@ -76,7 +76,18 @@ class Reaper:
         Raises:
             EngineError: The engine does not list its containers.
         """
-        containers = await self._engine.list_containers({OWNER_LABEL: owner})
+        return await self._remove_all({OWNER_LABEL: owner})
+
+    async def sweep_run(self, idempotency_key: str) -> Reaped:
+        """Remove every container of a run with this key, whoever owns it.
+
+        Raises:
+            EngineError: The engine does not list its containers.
+        """
+        return await self._remove_all({IDEMPOTENCY_LABEL: idempotency_key})
+
+    async def _remove_all(self, labels: Mapping[str, str]) -> Reaped:
+        containers = await self._engine.list_containers(labels)
         return await self._remove([container.id for container in containers], living=0)
 
     async def _remove(self, doomed: list[ContainerId], *, living: int) -> Reaped:

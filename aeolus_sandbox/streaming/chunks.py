@@ -1,9 +1,11 @@
 """The chunks that a tool streams, and how they become bytes in the spool and chunks again."""
 
-from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from aeolus_sandbox.streaming.filters.model_texts import map_texts
 
 C = TypeVar("C", bound="OutputChunk")
 
@@ -36,6 +38,50 @@ class OutputChunk(BaseModel):
         `Buffer` calls it at the end with at least two chunks; where it gives None, the chunks come one by one.
         """
         return None
+
+    def flow(self) -> str | None:
+        """Return the name of the text that runs on from chunk to chunk and of which this one is a piece.
+
+        None (the default): the chunk stands alone. A secret that is split over two pieces of a flow is found.
+        """
+        return None
+
+    def as_text(self) -> str:
+        """Return the chunk as text, for a filter, a summary or a human who approves it: by default its JSON."""
+        return self.model_dump_json()
+
+    def with_text(self, text: str) -> Self:
+        """Return this chunk with another text in the place of `as_text`.
+
+        Raises:
+            ValueError: The text is not one that such a chunk can hold.
+        """
+        changed = self.model_validate_json(text)
+        changed.span, changed.dropped_bytes = self.span, self.dropped_bytes
+        return changed
+
+    def mapped(self, change: Callable[[str], str]) -> Self:
+        """Return this chunk with every text in it changed; what is not text (an image) stays."""
+        return map_texts(self, change)
+
+
+class SummaryChunk(OutputChunk):
+    """A summary in the place of the chunks that it covers: what `Summarise` gives."""
+
+    text: str
+    """The summary; with what an earlier summary said, which it replaces."""
+    covers: tuple[Span, ...]
+    """The ranges of bytes that it stands for: `session.read_range(*span)` gives them while they are held."""
+    chunks: int
+    """How many chunks it stands for."""
+    made_by: Literal["model", "truncation"]
+    """`model`: a language model wrote it. `truncation`: no model did, and it is the head and tail of the output."""
+    note: str | None = None
+    """Why it is a truncation."""
+
+    def as_text(self) -> str:
+        """Return the summary."""
+        return self.text
 
 
 class ChunkCodec(Protocol[C]):

@@ -2,15 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, Generic, Self
 
-from aeolus_sandbox.background import BackgroundTasks
-from aeolus_sandbox.errors import AeolusError, NotInteractive, SessionBroken, SessionBusy, SessionClosed
+from aeolus_sandbox.errors import (
+    AeolusError,
+    CheckpointError,
+    NotInteractive,
+    SessionBroken,
+    SessionBusy,
+    SessionClosed,
+    StorageError,
+)
 from aeolus_sandbox.exit_status import ExitStatus, Stop
 from aeolus_sandbox.limits import LimitName, Limits
 from aeolus_sandbox.streaming.chunks import C, ChunkCodec
-from aeolus_sandbox.streaming.policies import ContextWindow, Policy
+from aeolus_sandbox.streaming.clock import SessionClock
+from aeolus_sandbox.streaming.filters import Filter
+from aeolus_sandbox.streaming.filters.chunk_filter import ChunkFilter, filtered_model
+from aeolus_sandbox.streaming.policies import ContextWindow, Policy, PolicyContext
+from aeolus_sandbox.streaming.services import RunRecord, SessionServices
 from aeolus_sandbox.streaming.spool import Spool
 from aeolus_sandbox.streaming.stdin import StdinEvent
 from aeolus_sandbox.streaming.tool import F, StreamingToolHandle
@@ -19,6 +31,8 @@ _logger = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 10.0
 """How long a tool may take to end after it was told to."""
+_FILTERED_AT_ONCE: Final = 32 * 1024
+"""How many characters of a flow are filtered in the event loop; longer ones go to a thread."""
 _BREATHE_EVERY: Final = 256
 """After how many chunks the pump lets everybody else run, however many more are there."""
 
@@ -35,32 +49,49 @@ class StreamingToolSession(Generic[C, F]):
         handle: StreamingToolHandle[C, F],
         *,
         session_id: str,
+        tool_name: str,
         policy: Policy,
+        filters: Sequence[Filter] = (),
         codec: ChunkCodec[C],
         limits: Limits,
-        tasks: BackgroundTasks,
+        services: SessionServices,
         release: Callable[[], Awaitable[None]],
+        record: RunRecord | None = None,
     ) -> None:
         self.id = session_id
         self.limits = limits
         self._handle = handle
         self._codec = codec
         self._lets_oldest_go = policy.lets_oldest_go
+        self._filters = tuple(filters)
         self._spool: Spool[C] = Spool(codec, capacity_bytes=limits.output_bytes)
-        self._view = policy.view(self._spool)
-        self._tasks = tasks
+        self._tasks = services.tasks
         self._release = release
+        self._record = record
         self._reading = False
         self._closed = False
         self._stop: Stop | None = None
+        self._given_up = False
         self._final: F | None = None
+        self._is_recorded = False
         self._error: BaseException | None = None
         self._ended = asyncio.Event()
         self._released = asyncio.Event()
-        self._last_activity = asyncio.get_running_loop().time()
-        self._timers: list[asyncio.TimerHandle] = []
-        self._start_timers()
-        self._life = tasks.start(self._live(), name=f"session {session_id}")
+        self._view = policy.view(
+            self._spool,
+            PolicyContext(
+                session_id=session_id,
+                run_key=session_id if record is None else record.key,
+                tool_name=tool_name,
+                tasks=services.tasks,
+                pause_clock=self._pause_clock,
+                halt=lambda: self._begin_stop(Stop(reason="cancelled")),
+                text_model=services.text_model,
+                approvals=services.approvals,
+            ),
+        )
+        self._clock = SessionClock(limits, may_pause_s=policy.may_pause_s, over=self._begin_stop)
+        self._life = self._tasks.start(self._live(), name=f"session {session_id}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,6 +108,16 @@ class StreamingToolSession(Generic[C, F]):
             raise StopAsyncIteration
         return chunk
 
+    @property
+    def idempotency_key(self) -> str | None:
+        """What to open the same run with again, so that it is not done twice; None: the run is not recorded."""
+        return None if self._record is None else self._record.key
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the result is one that an earlier run of the same key has stored, and nothing runs."""
+        return self._record is not None and self._record.is_replay
+
     async def next_chunk(self) -> C | None:
         """Return the next chunk that the policy lets through, or None at the end.
 
@@ -86,6 +127,7 @@ class StreamingToolSession(Generic[C, F]):
             SessionBusy: Another task is reading already.
             SessionClosed: The session was closed.
             SessionBroken: The engine or the container went away; all that had arrived was given first.
+            ApprovalError: `Manual` withholds a chunk; the next call goes on with the next one.
         """
         if self._closed:
             msg = f"the session {self.id!r} is closed"
@@ -115,7 +157,7 @@ class StreamingToolSession(Generic[C, F]):
         if self._closed or self._ended.is_set():
             msg = f"the session {self.id!r} has ended and takes no more input"
             raise SessionClosed(msg)
-        self._last_activity = asyncio.get_running_loop().time()
+        self._clock.touch()
         await self._handle.stdin.send(event)
 
     async def cancel(self) -> None:
@@ -127,13 +169,16 @@ class StreamingToolSession(Generic[C, F]):
 
         Raises:
             SessionBroken: The engine or the container went away, or the tool did not end when it was told to.
+            StorageError: The result could not be recorded; calling again tries again.
+            CheckpointConflict: Another process has taken the run over; open it again for its result.
             AeolusError: Whatever else kept the tool from giving a result.
         """
         await self._ended.wait()
         if self._error is not None:
             raise self._error
         assert self._final is not None
-        return self._final
+        await self._keep_record(self._final)
+        return await self._view.result(self._final)
 
     @property
     def status(self) -> ExitStatus | None:
@@ -155,6 +200,7 @@ class StreamingToolSession(Generic[C, F]):
         """Return the raw bytes of a range of the output, as far as they are still held.
 
         What the reader has not seen is held up to `output_bytes`; what it has seen, while memory has room for it.
+        What a filter took out is not in them.
         """
         return await self._spool.read_range(start, end)
 
@@ -168,7 +214,10 @@ class StreamingToolSession(Generic[C, F]):
     async def _live(self) -> None:
         try:
             await self._pump()
-            self._final = await self._handle.finalize
+            final = await self._handle.finalize
+            self._final = (
+                await asyncio.to_thread(filtered_model, final, self._filters) if self._filters else final
+            )
         except asyncio.CancelledError:
             self._error = SessionBroken(
                 f"the tool of the session {self.id!r} did not end when it was told to"
@@ -178,43 +227,66 @@ class StreamingToolSession(Generic[C, F]):
         except Exception as error:  # noqa: BLE001 - a tool's own failure belongs to whoever reads the session
             self._error = error
         finally:
-            for timer in self._timers:
-                timer.cancel()
+            self._clock.stop()
             if asyncio.iscoroutine(self._handle.finalize):
                 self._handle.finalize.close()  # without effect once it has run
-            self._spool.end(self._error)
-            self._ended.set()
-            self._tasks.start(self._let_go(), name=f"release session {self.id}")
+            try:
+                await self._record_end()
+            finally:
+                self._spool.end(self._error)
+                self._ended.set()
+                self._tasks.start(self._let_go(), name=f"release session {self.id}")
 
     async def _pump(self) -> None:
         """Read everything the tool streams, whatever the reader does."""
         taken = 0
+        chunk_filter: ChunkFilter[C] | None = ChunkFilter(self._filters) if self._filters else None
         async for chunk in self._handle.chunks:
             taken += 1
             if taken % _BREATHE_EVERY == 0:  # those that are there already come without a pause
                 await asyncio.sleep(0)
-            self._last_activity = asyncio.get_running_loop().time()
-            if self._stop is not None and self._stop.limit_hit == LimitName.OUTPUT_BYTES:
-                continue  # nothing more is kept, but what has not been read would stall the end
-            tag, payload = self._codec.encode(chunk)
-            if self._make_room(len(payload)):
-                self._spool.append(tag, payload)
-                await self._spool.settle()
-            else:
-                self._begin_stop(Stop(reason="output_limit", limit_hit=LimitName.OUTPUT_BYTES))
+            self._clock.touch()
+            if chunk_filter is None:
+                await self._keep(chunk)
+            elif (passed := await _filtered(chunk, chunk_filter)) is not None:
+                await self._keep(passed)
+        if chunk_filter is not None:
+            for chunk in chunk_filter.flush():
+                await self._keep(chunk)
 
-    def _make_room(self, payload_bytes: int) -> bool:
-        while not self._spool.fits(payload_bytes):
-            if not self._lets_oldest_go or self._spool.is_empty:
-                return False
-            self._spool.evict_oldest()
-        return True
+    async def _keep(self, chunk: C) -> None:
+        if self._stop is not None and self._stop.limit_hit == LimitName.OUTPUT_BYTES:
+            return  # nothing more is kept, but what has not been read would stall the end
+        tag, payload = self._codec.encode(chunk)
+        if self._spool.make_room(len(payload), lets_oldest_go=self._lets_oldest_go):
+            self._spool.append(tag, payload)
+            await self._spool.settle()
+        else:
+            self._begin_stop(Stop(reason="output_limit", limit_hit=LimitName.OUTPUT_BYTES))
 
     async def _let_go(self) -> None:
         try:
             await self._release()
         finally:
             self._released.set()
+
+    # What is written down of it.
+
+    async def _record_end(self) -> None:
+        if self._record is None:
+            return
+        try:
+            if self._final is None or self._given_up:
+                await self._record.give_up()
+            else:
+                await self._keep_record(self._final)
+        except (StorageError, CheckpointError) as error:
+            _logger.warning("the end of the session %r is not recorded: %s", self.id, error)
+
+    async def _keep_record(self, final: F) -> None:
+        if self._record is not None and not self._is_recorded and not self._given_up:
+            await self._record.store(final)
+            self._is_recorded = True
 
     # Ending it.
 
@@ -237,24 +309,18 @@ class StreamingToolSession(Generic[C, F]):
         await self._ended.wait()
 
     async def _close(self) -> None:
+        # A run that its owner walks away from has not come to its end: its result stands for nothing.
+        self._given_up = self._given_up or not self._ended.is_set()
         await self._end(Stop(reason="cancelled"))
+        await self._view.aclose()
         await self._released.wait()
         self._spool.close()
 
-    # Time limits; asyncio's clock is monotonic, so a step of the wall clock changes nothing.
+    def _pause_clock(self) -> AbstractContextManager[None]:
+        return self._clock.paused()
 
-    def _start_timers(self) -> None:
-        loop = asyncio.get_running_loop()
-        wall = Stop(reason="timed_out", limit_hit=LimitName.WALL_TIME)
-        self._timers.append(loop.call_later(self.limits.wall_time_s, self._begin_stop, wall))
-        if self.limits.idle_time_s is not None:
-            self._timers.append(loop.call_later(self.limits.idle_time_s, self._check_idle))
 
-    def _check_idle(self) -> None:
-        assert self.limits.idle_time_s is not None
-        loop = asyncio.get_running_loop()
-        left = self._last_activity + self.limits.idle_time_s - loop.time()
-        if left <= 0:
-            self._begin_stop(Stop(reason="timed_out", limit_hit=LimitName.IDLE_TIME))
-        else:
-            self._timers[-1] = loop.call_later(left, self._check_idle)
+async def _filtered(chunk: C, chunk_filter: ChunkFilter[C]) -> C | None:
+    if chunk.flow() is None or len(chunk.as_text()) > _FILTERED_AT_ONCE:
+        return await asyncio.to_thread(chunk_filter.feed, chunk)
+    return chunk_filter.feed(chunk)

@@ -27,10 +27,14 @@ class Record:
     start: int
     end: int
     characters: int
+    chunks: int = 1
+    """How many chunks of the tool were joined in it."""
     sealed: bool = False
     """Set once somebody reads it: from then on it does not grow."""
     read: bool = False
-    """Set once the reader has it: from then on it is held for its range alone."""
+    """Set once the reader has it: from then on it is held for its range alone, while memory has room."""
+    done: bool = False
+    """Set once the policy needs it no more: from then on it is held for its range alone, while the spool has room."""
 
 
 class Spool(Generic[C]):
@@ -40,11 +44,15 @@ class Spool(Generic[C]):
         self, codec: ChunkCodec[C], *, capacity_bytes: int, memory_bytes: int = MEMORY_BYTES
     ) -> None:
         self._codec = codec
-        self._join_read_bytes = min(_MERGE_BELOW_BYTES, capacity_bytes // 64)
+        self._join_done_bytes = min(_MERGE_BELOW_BYTES, capacity_bytes // 64)
         self._log = ByteLog(capacity_bytes=capacity_bytes, memory_bytes=memory_bytes)
         self._records: deque[Record] = deque()
         self._overhead_bytes = 0
         self._changed = asyncio.Event()
+        self.total_chunks = 0
+        """How many chunks of the tool have been appended in all."""
+        self.total_characters = 0
+        """How many characters have been appended in all."""
         self.next_index = 0
         """Index that the next record gets; also how many chunks there have been."""
         self.ended = False
@@ -62,10 +70,13 @@ class Spool(Generic[C]):
         """Append a chunk that fits."""
         characters = len(payload) if payload.isascii() else len(payload.decode("utf-8", "replace"))
         start = self._log.append(payload)
+        self.total_chunks += 1
+        self.total_characters += characters
         last = self._records[-1] if self._records else None
         if self._codec.merges and last is not None and self._may_join(last, tag, len(payload)):
             last.end += len(payload)
             last.characters += characters
+            last.chunks += 1
         else:
             self._records.append(Record(self.next_index, tag, start, self._log.end, characters))
             self.next_index += 1
@@ -86,16 +97,24 @@ class Spool(Generic[C]):
             else:
                 await self._log.spill()
 
+    def make_room(self, payload_bytes: int, *, lets_oldest_go: bool) -> bool:
+        """Let go of the oldest chunks until one of this size fits; return whether it does.
+
+        Args:
+            payload_bytes: The size.
+            lets_oldest_go: Whether chunks that nobody has read may go too.
+        """
+        while not self.fits(payload_bytes):
+            if not self._records or not (lets_oldest_go or self._records[0].done):
+                return False
+            self.evict_oldest()
+        return True
+
     def evict_oldest(self) -> None:
         """Let go of the oldest chunk, read or not."""
         record = self._records.popleft()
         self._overhead_bytes -= self._cost_bytes
         self._log.forget_before(record.end)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no chunk is held."""
-        return not self._records
 
     def end(self, error: BaseException | None = None) -> None:
         """Say that nothing more comes, and why if something broke."""
@@ -133,18 +152,29 @@ class Spool(Generic[C]):
         Those that were read are joined: a reader that keeps up with a million tiny writes would otherwise leave a
         million records behind, which cost the host far more than the bytes that are counted.
         """
-        record.read = True
+        record.read = record.done = True
+        self._join_with_done(record)
+
+    def note_done(self, record: Record) -> None:
+        """Say that the policy has what it needs of a chunk that the reader will not get; joined like those it has."""
+        record.done = True
+        self._join_with_done(record)
+
+    def _join_with_done(self, record: Record) -> None:
         position = self._position(record.index)
         before = self._records[position - 1] if 0 < position < len(self._records) else None
-        if before is None or not before.read or record.end - before.start > self._join_read_bytes:
+        if before is None or not before.done or before.read != record.read:
+            return
+        if record.end - before.start > self._join_done_bytes:
             return
         before.end = record.end
         before.characters += record.characters
+        before.chunks += record.chunks
         del self._records[position]
         self._overhead_bytes -= self._cost_bytes
 
     async def wait_changed(self) -> None:
-        """Wait until something was appended, or the end."""
+        """Wait until something was appended, or the end; for one task at a time."""
         self._changed.clear()
         await self._changed.wait()
 

@@ -14,6 +14,7 @@ from aeolus_sandbox.exit_status import Stop
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.streaming.chunks import C, ChunkCodec, JsonCodec
+from aeolus_sandbox.streaming.filters import TextFilter
 from aeolus_sandbox.streaming.policies import Buffer, Policy
 from aeolus_sandbox.streaming.sandbox import Process, Sandbox
 from aeolus_sandbox.streaming.stdin import StdinSender
@@ -106,6 +107,14 @@ class ToolContext(Protocol):
         """
         ...
 
+    def text_filter(self) -> TextFilter:
+        """Return the session's filters at the beginning of a text.
+
+        For a tool that keeps the gist of its output for its `Final`: what was cut cannot be filtered afterwards,
+        because half a secret does not look like one.
+        """
+        ...
+
     async def keep(self, key: str, make: "Callable[[ToolContext], Awaitable[Kept]]") -> "Kept":
         """Return what an earlier session kept under this key, made by `make` where there is none.
 
@@ -146,7 +155,8 @@ class StreamingTool(ABC, Generic[I, C, F]):
     isolation: IsolationMode = IsolationMode.IN_PROCESS
     """Where the work runs."""
     idempotent: bool = False
-    """Whether a stored result may stand for running it again."""
+    """Whether it may run again where nobody knows whether it ran; its result is then recorded, and stands for
+    running it again with the same key (see `SessionManager.open`)."""
     required_capability: CapabilityKind | None = None
     """What must have been granted."""
 

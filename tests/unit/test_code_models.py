@@ -118,3 +118,19 @@ def test_result_survives_json() -> None:
         error=CodeError(name="E", value="\0", traceback=("a",)),
     )
     assert CodeResult.model_validate_json(result.model_dump_json()) == result
+
+
+def test_texts_are_changed_and_pictures_stay() -> None:
+    chunk = CodeChunk(
+        stream="display",
+        content="aGVsbG8=",
+        mime_type="image/png",
+        alternatives={"text/plain": "hello", "image/jpeg": "aGVsbG8=", "image/svg+xml": "<svg>hello</svg>"},
+    )
+    changed = chunk.mapped(lambda text: text.replace("hello", "bye").replace("aGVs", "XXXX"))
+    assert (changed.content, changed.data) == (chunk.content, b"hello")
+    assert changed.alternatives == {
+        "text/plain": "bye",
+        "image/jpeg": "aGVsbG8=",
+        "image/svg+xml": "<svg>bye</svg>",
+    }

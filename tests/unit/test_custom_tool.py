@@ -1,7 +1,8 @@
-"""A tool of one's own is a few lines: the sensor of the guide, one that takes input, and one that misbehaves."""
+"""A tool of one's own is a few lines: the sensor of the examples, one that takes input, and one that misbehaves."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -33,77 +34,26 @@ from aeolus_sandbox import (
 )
 from aeolus_sandbox.streaming import session as session_module
 from aeolus_sandbox.testing.local_engine import LocalEngine
+from examples.sensor_tool import SensorInput, SensorMonitor, SensorSummary
 
 
 @pytest.fixture
-async def manager() -> AsyncIterator[SessionManager]:
+async def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SessionManager]:
+    monkeypatch.setenv("AEOLUS_STATE", str(tmp_path / "state.db"))
     async with asyncio.timeout(20), LocalEngine() as engine, SessionManager(engine=engine) as opened:
         yield opened
 
 
-# The guide's read-only tool.
-
-
-class SensorInput(BaseModel):
-    device_id: str
-    readings: int
-    interval_s: float = 0
-
-
-class SensorReading(OutputChunk):
-    number: int
-    value: float
-    unit: str
-
-
-class SensorSummary(BaseModel):
-    readings_count: int
-    average: float
-    min: float
-    max: float
-
-
-class SensorMonitor(StreamingTool[SensorInput, SensorReading, SensorSummary]):
-    """Monitor a sensor device and stream readings."""
-
-    name: ClassVar[str] = "sensor_monitor"
-    description: ClassVar[str] = "Monitor a sensor device and stream readings"
-    Input = SensorInput
-    OutputChunk = SensorReading
-    Final = SensorSummary
-    policy: Policy = Window(max_chunks=50)
-    idempotent = True
-
-    async def start(
-        self, tool_input: SensorInput, context: ToolContext
-    ) -> StreamingToolHandle[SensorReading, SensorSummary]:
-        cancel, values = CancelToken(), list[float]()
-
-        async def chunks() -> AsyncIterator[SensorReading]:
-            for number in range(tool_input.readings):
-                if cancel.is_cancelled:
-                    return
-                values.append(20 + number)
-                yield SensorReading(number=number, value=values[-1], unit="°C")
-                await asyncio.sleep(tool_input.interval_s)
-
-        async def summary() -> SensorSummary:
-            count = len(values)
-            average = sum(values) / count if count else 0.0
-            return SensorSummary(
-                readings_count=count, average=average, min=min(values, default=0), max=max(values, default=0)
-            )
-
-        return StreamingToolHandle(chunks=chunks(), finalize=summary(), cancel=cancel)
+# The examples' read-only tool.
 
 
 async def test_the_sensor_streams_readings_and_sums_up(manager: SessionManager) -> None:
-    async with await manager.open(SensorMonitor(), SensorInput(device_id="a", readings=5)) as session:
+    async with await manager.open(SensorMonitor(), SensorInput(device_id="a", readings=4)) as session:
         readings = [reading async for reading in session]
         summary = await session.finalize()
-    assert [reading.value for reading in readings] == [20, 21, 22, 23, 24]
+    assert [round(reading.value) for reading in readings] == [20, 25, 20, 15]
     assert readings[0].unit == "°C"
-    assert summary == SensorSummary(readings_count=5, average=22, min=20, max=24)
+    assert summary == SensorSummary(readings_count=4, average=20, min=15, max=25)
     assert str(session.status) == "exited"
 
 
@@ -121,7 +71,7 @@ async def test_the_caller_chooses_another_policy(manager: SessionManager) -> Non
 
 
 async def test_the_sensor_can_be_cancelled(manager: SessionManager) -> None:
-    asked = SensorInput(device_id="a", readings=10**9, interval_s=0.001)
+    asked = SensorInput(device_id="a", readings=100_000, interval_s=0.001)
     async with await manager.open(SensorMonitor(), asked) as session:
         assert await session.next_chunk() is not None
         await session.cancel()

@@ -16,6 +16,7 @@ from aeolus_sandbox.streaming.chunks import JsonCodec, OutputChunk
 from aeolus_sandbox.streaming.policies import Buffer, Policy, PolicyView, Window
 from aeolus_sandbox.streaming.spool import Spool
 from aeolus_sandbox.tools.terminal.models import TerminalChunk, TerminalCodec
+from tests.unit.policy_contexts import policy_context
 
 POLICIES = [Buffer(), Window(max_chunks=100_000)]
 
@@ -65,7 +66,7 @@ async def test_every_byte_is_read_once_and_in_order_at_any_pace(
     policy: Policy, output: list[tuple[str, bytes]], paces: list[int]
 ) -> None:
     spool: Spool[TerminalChunk] = Spool(TerminalCodec(), capacity_bytes=10_000, memory_bytes=16)
-    view = policy.view(spool)
+    view = policy.view(spool, policy_context())
 
     async def pump() -> None:
         for (stream, data), pace in zip(output, itertools.cycle(paces), strict=False):
@@ -88,7 +89,7 @@ async def test_every_byte_is_read_once_and_in_order_at_any_pace(
 
 async def test_what_the_reader_has_not_seen_is_held_and_what_it_has_seen_makes_room() -> None:
     spool: Spool[TerminalChunk] = Spool(TerminalCodec(), capacity_bytes=100_000, memory_bytes=1000)
-    view = Window(max_chunks=2).view(spool)
+    view = Window(max_chunks=2).view(spool, policy_context())
     put = functools.partial(_put, spool, codec=TerminalCodec())
     await put(TerminalChunk(stream="stdout", data=b"seen" * 200))
     seen = await view.next_chunk()
@@ -107,7 +108,7 @@ async def test_what_the_reader_has_not_seen_is_held_and_what_it_has_seen_makes_r
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 async def test_cancelled_next_chunk_loses_nothing(policy: Policy, memory_bytes: int) -> None:
     chance, spool, found, cancelled = random.Random(2), _spool(memory_bytes=memory_bytes), list[int](), 0
-    view = policy.view(spool)
+    view = policy.view(spool, policy_context())
 
     async def pump() -> None:
         for number in range(400):
@@ -139,7 +140,7 @@ async def test_cancelled_next_chunk_loses_nothing(policy: Policy, memory_bytes: 
 
 async def test_a_timeout_around_next_chunk_loses_nothing() -> None:
     spool, found = _spool(), list[int]()
-    view = Window().view(spool)
+    view = Window().view(spool, policy_context())
 
     async def pump() -> None:
         for number in range(200):
@@ -162,7 +163,7 @@ async def test_a_timeout_around_next_chunk_loses_nothing() -> None:
 
 async def test_window_keeps_the_newest_and_counts_what_it_drops() -> None:
     spool = _spool()
-    view = Window(max_chunks=3).view(spool)
+    view = Window(max_chunks=3).view(spool, policy_context())
     for number in range(10):
         await _put(spool, _Number(number=number))
     size = spool.total_bytes // 10
@@ -187,7 +188,7 @@ async def test_a_slow_reader_knows_of_every_byte_that_it_did_not_see(
     moves: list[int], limit: int, capacity: int
 ) -> None:
     spool = _spool(capacity_bytes=capacity, memory_bytes=100)
-    view = Window(max_chunks=limit).view(spool)
+    view = Window(max_chunks=limit).view(spool, policy_context())
     written = 0
     last = seen_bytes = 0
     for move in moves:
@@ -212,7 +213,7 @@ async def test_a_slow_reader_knows_of_every_byte_that_it_did_not_see(
 
 async def test_buffer_gives_nothing_before_the_end_and_then_one_chunk() -> None:
     spool: Spool[TerminalChunk] = Spool(TerminalCodec(), capacity_bytes=10_000)
-    view = Buffer().view(spool)
+    view = Buffer().view(spool, policy_context())
     for stream in ("stdout", "stderr", "stdout"):
         await _put(
             spool, TerminalChunk.model_validate({"stream": stream, "data": stream.encode()}), TerminalCodec()
@@ -231,14 +232,14 @@ async def test_buffer_gives_chunks_that_do_not_combine_one_by_one() -> None:
     for number in range(3):
         await _put(spool, _Number(number=number))
     spool.end()
-    assert [chunk.number for chunk in await _rest(Buffer().view(spool))] == [0, 1, 2]
+    assert [chunk.number for chunk in await _rest(Buffer().view(spool, policy_context()))] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 async def test_no_output_is_no_chunk(policy: Policy) -> None:
     spool = _spool()
     spool.end()
-    assert await _rest(policy.view(spool)) == []
+    assert await _rest(policy.view(spool, policy_context())) == []
 
 
 def test_only_window_lets_the_oldest_go() -> None:

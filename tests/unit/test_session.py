@@ -18,6 +18,7 @@ from aeolus_sandbox.streaming.policies import Buffer, Policy, Window
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.stdin import StdinChannel, Text
 from aeolus_sandbox.streaming.tool import CancelToken, StreamingToolHandle
+from tests.unit.policy_contexts import session_services
 
 
 class _Line(OutputChunk):
@@ -85,7 +86,8 @@ class _Tool:
             policy=policy or Window(),
             codec=JsonCodec(_Line),
             limits=Limits.model_validate(limits),
-            tasks=self.tasks,
+            tool_name="t",
+            services=session_services(self.tasks),
             release=self.release,
         )
 

@@ -18,9 +18,11 @@ from aeolus_sandbox.background import BackgroundTasks
 from aeolus_sandbox.pieces import Piece
 from aeolus_sandbox.streaming.byte_log import ByteLog
 from aeolus_sandbox.streaming.chunks import JsonCodec, OutputChunk
+from aeolus_sandbox.streaming.clipping import ClippedText
 from aeolus_sandbox.streaming.spool import Spool
 from aeolus_sandbox.tools.terminal.models import TerminalCodec
-from aeolus_sandbox.tools.terminal.tool import _Run
+from aeolus_sandbox.tools.terminal.tool import OUTPUT_CHARACTERS, _Run
+from tests.unit.policy_contexts import policy_context, session_services
 
 WRITES = 20_000
 
@@ -56,7 +58,7 @@ class _Program:
 
 async def test_reader_that_keeps_up_with_tiny_writes_leaves_few_records() -> None:
     spool: Spool[TerminalChunk] = Spool(TerminalCodec(), capacity_bytes=1_000_000)
-    view = Window().view(spool)
+    view = Window().view(spool, policy_context())
     for number in range(WRITES):
         spool.append(number % 2, b"xy")
         chunk = await view.next_chunk()
@@ -70,7 +72,7 @@ async def test_reader_that_keeps_up_with_tiny_writes_leaves_few_records() -> Non
 
 async def test_chunks_that_were_read_are_not_counted_one_by_one_any_more() -> None:
     spool: Spool[_Line] = Spool(JsonCodec(_Line), capacity_bytes=100_000)
-    view = Window().view(spool)
+    view = Window().view(spool, policy_context())
     for number in range(1000):
         spool.append(*JsonCodec(_Line).encode(_Line(text=f"{number}")))
         chunk = await view.next_chunk()
@@ -82,7 +84,7 @@ async def test_chunks_that_were_read_are_not_counted_one_by_one_any_more() -> No
 
 async def test_records_that_were_read_go_in_small_parts_when_room_is_needed() -> None:
     spool: Spool[TerminalChunk] = Spool(TerminalCodec(), capacity_bytes=6400)
-    view = Window().view(spool)
+    view = Window().view(spool, policy_context())
     for number in range(2000):
         while not spool.fits(10):
             spool.evict_oldest()
@@ -95,7 +97,7 @@ async def test_records_that_were_read_go_in_small_parts_when_room_is_needed() ->
 
 async def test_chunk_that_was_let_go_after_some_were_joined_is_skipped_and_told() -> None:
     spool: Spool[TerminalChunk] = Spool(TerminalCodec(), capacity_bytes=10_000)
-    view = Window().view(spool)
+    view = Window().view(spool, policy_context())
     for number in range(6):
         spool.append(number % 2, b"%d" % number)
     for number in range(3):
@@ -121,7 +123,12 @@ def test_log_of_tiny_pieces_takes_little_more_memory_than_its_bytes() -> None:
 
 async def test_tiny_pieces_that_arrive_together_become_few_chunks_of_one_stream_each() -> None:
     pieces = [Piece("stdout", b"a")] * 1000 + [Piece("stderr", b"b")] * 10 + [Piece("stdout", b"c" * 600)] * 3
-    run = _Run(_Program(pieces, [Piece("stdout", b"d")]), [], max_chunk_bytes=1024)
+    run = _Run(
+        _Program(pieces, [Piece("stdout", b"d")]),
+        [],
+        output=ClippedText(OUTPUT_CHARACTERS),
+        max_chunk_bytes=1024,
+    )
     chunks = [(chunk.stream, chunk.data) async for chunk in run.chunks()]
     assert chunks == [
         ("stdout", b"a" * 1000),
@@ -138,7 +145,7 @@ async def test_tiny_pieces_that_arrive_together_become_few_chunks_of_one_stream_
 async def test_flood_that_is_there_already_lets_others_run_in_between() -> None:
     """One piece for each stream in turn cannot be joined; the loop must not be kept busy until all are taken."""
     pieces = [Piece("stdout", b"a"), Piece("stderr", b"b")] * 20_000
-    run = _Run(_Program(pieces), [], max_chunk_bytes=1024)
+    run = _Run(_Program(pieces), [], output=ClippedText(OUTPUT_CHARACTERS), max_chunk_bytes=1024)
     tasks = BackgroundTasks()
 
     async def release() -> None: ...
@@ -146,10 +153,11 @@ async def test_flood_that_is_there_already_lets_others_run_in_between() -> None:
     session = StreamingToolSession(
         StreamingToolHandle(chunks=run.chunks(), finalize=run.result()),
         session_id="flood",
+        tool_name="terminal",
         policy=Window(),
         codec=TerminalCodec(),
         limits=Limits(),
-        tasks=tasks,
+        services=session_services(tasks),
         release=release,
     )
     turns = 0

@@ -1,21 +1,21 @@
 """`Buffer`: nothing until the end, then everything as one chunk."""
 
-from typing import Any, Generic
+from typing import Any
 
 from aeolus_sandbox.streaming.chunks import C, Span
-from aeolus_sandbox.streaming.policies.base import ContextWindow, Cursor, Policy
+from aeolus_sandbox.streaming.policies.base import ContextWindow, Cursor, Policy, PolicyContext, PolicyView
 from aeolus_sandbox.streaming.spool import Spool
 
 
 class Buffer(Policy):
     """Collect all chunks, and give them at the end: as one where they combine, else one by one."""
 
-    def view(self, spool: Spool[Any]) -> "BufferView[Any]":
+    def view(self, spool: Spool[Any], context: PolicyContext) -> "BufferView[Any]":
         """Return a view of this policy over a spool."""
         return BufferView(spool)
 
 
-class BufferView(Generic[C]):
+class BufferView(PolicyView[C]):
     """A spool's whole content, once it has ended."""
 
     def __init__(self, spool: Spool[C]) -> None:

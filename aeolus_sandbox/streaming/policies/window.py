@@ -1,11 +1,11 @@
 """`Window`: the newest chunks, as they come; a reader that falls behind loses the oldest, and is told."""
 
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from aeolus_sandbox.streaming.chunks import C
-from aeolus_sandbox.streaming.policies.base import ContextWindow, Cursor, Policy
+from aeolus_sandbox.streaming.policies.base import ContextWindow, Cursor, Policy, PolicyContext, PolicyView
 from aeolus_sandbox.streaming.spool import Spool
 
 
@@ -16,12 +16,12 @@ class Window(Policy):
 
     max_chunks: int = Field(default=200, ge=1)
 
-    def view(self, spool: Spool[Any]) -> "WindowView[Any]":
+    def view(self, spool: Spool[Any], context: PolicyContext) -> "WindowView[Any]":
         """Return a view of this policy over a spool."""
         return WindowView(spool, self.max_chunks)
 
 
-class WindowView(Generic[C]):
+class WindowView(PolicyView[C]):
     """The newest chunks of a spool."""
 
     def __init__(self, spool: Spool[C], max_chunks: int) -> None:

@@ -10,6 +10,7 @@ from aeolus_sandbox.exit_status import ExitStatus, Stop
 from aeolus_sandbox.guest import frames
 from aeolus_sandbox.limits import MIB, LimitName
 from aeolus_sandbox.streaming.clipping import ClippedText
+from aeolus_sandbox.streaming.filters import FilterChain, TextFilter
 from aeolus_sandbox.streaming.rendering import render_text
 from aeolus_sandbox.tools.code_interpreter import replies
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
@@ -28,7 +29,13 @@ class Cell:
     """One operation of a kernel."""
 
     def __init__(
-        self, kernel: Kernel, op: int, *, keeps_kernel: bool, grace_s: float = INTERRUPT_GRACE_S
+        self,
+        kernel: Kernel,
+        op: int,
+        *,
+        keeps_kernel: bool,
+        new_filter: Callable[[], TextFilter] = lambda: FilterChain(()),
+        grace_s: float = INTERRUPT_GRACE_S,
     ) -> None:
         self._kernel = kernel
         self._op = op
@@ -37,7 +44,7 @@ class Cell:
         self._recreated, kernel.state_lost = kernel.state_lost, False
         self._translator = Translator(op)
         self._started = time.monotonic()
-        self._output = ClippedText(OUTPUT_CHARACTERS)
+        self._output = ClippedText(OUTPUT_CHARACTERS, new_filter=new_filter)
         self._ended = asyncio.Event()
         self._stop: Stop | None = None
         self._status = ExitStatus(reason="exited", code=0)
@@ -135,7 +142,7 @@ class Cell:
         if chunk is None:
             return []
         if chunk.stream in {"stdout", "stderr"}:
-            self._output.feed(chunk.content)
+            self._output.feed(chunk.content, flow=chunk.stream)
         elif chunk.stream == "image":
             self._images += 1
         if isinstance(reply, replies.Result) and not chunk.background:

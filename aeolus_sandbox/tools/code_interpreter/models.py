@@ -1,7 +1,8 @@
 """What the code interpreter takes, streams and ends with."""
 
 import base64
-from typing import Final, Literal
+from collections.abc import Callable
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -66,12 +67,45 @@ class CodeChunk(OutputChunk):
     @property
     def data(self) -> bytes:
         """The content as bytes: an image decoded, a text as UTF-8."""
-        if self.mime_type.startswith("image/") and self.mime_type not in _TEXT_IMAGES:
+        if self._is_picture:
             try:
                 return base64.b64decode(self.content, validate=False)
             except ValueError:  # the kernel sent something else under this name
                 return b""
         return self.content.encode("utf-8", "replace")
+
+    def flow(self) -> str | None:
+        """Return the stream of printed text, which runs on from chunk to chunk; all else stands alone."""
+        return self.stream if self.stream in {"stdout", "stderr"} else None
+
+    def as_text(self) -> str:
+        """Return the text; of an image, what it is and how large."""
+        if self._is_picture:
+            return self.alternatives.get("text/plain") or f"[{self.mime_type}, {len(self.data)} bytes]"
+        return self.content
+
+    def with_text(self, text: str) -> Self:
+        """Return this chunk with a text in the place of its content; an image becomes a display of that text."""
+        stream = "display" if self.stream == "image" else self.stream
+        update = {"stream": stream, "content": text, "mime_type": "text/plain", "alternatives": {}}
+        return self.model_copy(update=update)
+
+    def mapped(self, change: Callable[[str], str]) -> Self:
+        """Return this chunk with its texts changed; the bytes of an image stay."""
+        changed = super().mapped(change)
+        pictures = {mime: self.alternatives[mime] for mime in self.alternatives if _is_picture(mime)}
+        update: dict[str, object] = {"alternatives": changed.alternatives | pictures}
+        if self._is_picture:
+            update["content"] = self.content
+        return changed.model_copy(update=update)
+
+    @property
+    def _is_picture(self) -> bool:
+        return _is_picture(self.mime_type)
+
+
+def _is_picture(mime_type: str) -> bool:
+    return mime_type.startswith("image/") and mime_type not in _TEXT_IMAGES
 
 
 class CodeError(BaseModel):
@@ -108,6 +142,11 @@ class CodeResult(BaseModel):
     """How many images there were."""
     environment_recreated: bool = False
     """Whether variables and files of earlier calls were lost since the last call of this `session_id`."""
+
+    def with_output(self, output: str) -> Self:
+        """Return the result with another text in the place of all that the code printed, returned or raised."""
+        hidden = None if self.error is None else CodeError(name="Error", value="")
+        return self.model_copy(update={"output": output, "result": None, "error": hidden})
 
     def as_text(self) -> str:
         """Return the result in words, for a model or a log; never empty."""

@@ -64,7 +64,9 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         kernel = await self._kernel(profile, tool_input, context)
         await kernel.write_files(files)
         op = await kernel.execute(tool_input.code)
-        cell = Cell(kernel, op, keeps_kernel=tool_input.session_id is not None)
+        cell = Cell(
+            kernel, op, keeps_kernel=tool_input.session_id is not None, new_filter=context.text_filter
+        )
         return StreamingToolHandle(
             chunks=cell.chunks(), finalize=cell.result(), cancel=CancelToken(cell.stop)
         )

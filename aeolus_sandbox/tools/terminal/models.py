@@ -74,6 +74,19 @@ class TerminalChunk(OutputChunk):
         stream: TerminalStream = streams.pop() if len(streams) == 1 else "combined"
         return cls(stream=stream, data=b"".join(chunk.data for chunk in chunks))
 
+    def flow(self) -> str:
+        """Return the stream: output runs on from chunk to chunk."""
+        return self.stream
+
+    def as_text(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def with_text(self, text: str) -> Self:
+        """Return this chunk with another text."""
+        data = text.encode("utf-8", "replace")
+        return type(self)(stream=self.stream, data=data, span=self.span, dropped_bytes=self.dropped_bytes)
+
 
 class TerminalCodec:
     """Terminal chunks in the spool: the bytes as they are, with the stream as the tag."""
@@ -111,6 +124,10 @@ class TerminalResult(BaseModel):
     """How many byte sequences were not UTF-8."""
     findings: tuple[Finding, ...] = ()
     """What the command check found, where its policy is to warn."""
+
+    def with_output(self, output: str) -> Self:
+        """Return the result with another text in the place of what the command printed."""
+        return self.model_copy(update={"output": output})
 
     def as_text(self) -> str:
         """Return the result in words, for a model or a log; never empty."""

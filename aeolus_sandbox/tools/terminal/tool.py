@@ -82,7 +82,12 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
             cols=tool_input.cols,
             rows=tool_input.rows,
         )
-        run = _Run(process, findings, max_chunk_bytes=min(_MAX_CHUNK_BYTES, context.limits.output_bytes // 2))
+        run = _Run(
+            process,
+            findings,
+            output=ClippedText(OUTPUT_CHARACTERS, new_filter=context.text_filter),
+            max_chunk_bytes=min(_MAX_CHUNK_BYTES, context.limits.output_bytes // 2),
+        )
         return StreamingToolHandle(
             chunks=run.chunks(),
             finalize=run.result(),
@@ -98,7 +103,9 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
 class _Run:
     """One command under way: its output, and what the result says of it."""
 
-    def __init__(self, process: Process, findings: list[Finding], *, max_chunk_bytes: int) -> None:
+    def __init__(
+        self, process: Process, findings: list[Finding], *, output: ClippedText, max_chunk_bytes: int
+    ) -> None:
         self._process = process
         self._findings = findings
         self._max_chunk_bytes = max_chunk_bytes
@@ -109,7 +116,7 @@ class _Run:
         }
         self._bytes: dict[StreamName, int] = {"stdout": 0, "stderr": 0}
         self._invalid = 0
-        self._output = ClippedText(OUTPUT_CHARACTERS)
+        self._output = output
 
     async def chunks(self) -> AsyncIterator[TerminalChunk]:
         """Yield the output as it comes, cut between characters."""
@@ -141,7 +148,7 @@ class _Run:
         text = data.decode("utf-8", "replace")
         if not data.isascii():
             self._invalid += text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
-        self._output.feed(text)
+        self._output.feed(text, flow=stream)
         return TerminalChunk(stream=stream, data=data)
 
 

@@ -10,18 +10,19 @@ from typing import Final
 
 RESET: Final = "\x1b[0m"
 
-_SGR_LENGTH: Final = 60
+SGR_LENGTH: Final = 60
 """The longest colour sequence that is taken for one, in characters between `ESC [` and `m`."""
-_SGR: Final = rf"\x1b\[([0-9;:]{{0,{_SGR_LENGTH}}})m"
+_SGR: Final = rf"\x1b\[([0-9;:]{{0,{SGR_LENGTH}}})m"
 # C0 but tab, line feed and carriage return; DEL and C1; marks and orders of text direction; line and paragraph
 # separators; invisible operators and annotations; lone surrogates; tags (invisible ASCII).
-_ORDERS: Final = (
+ORDERS: Final = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     r"\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_UNSAFE: Final = re.compile(f"{_SGR}|{_ORDERS}")
-_PERHAPS_SGR: Final = re.compile(rf"\x1b(?:\[[0-9;:]{{0,{_SGR_LENGTH}}})?\Z")
+"""A pattern of one character that a terminal obeys, or that does not show."""
+_UNSAFE: Final = re.compile(f"{_SGR}|{ORDERS}")
+_PERHAPS_SGR: Final = re.compile(rf"\x1b(?:\[[0-9;:]{{0,{SGR_LENGTH}}})?\Z")
 # ECMA-48, 8.3.117: no blinking (5, 6), no concealing (8), no fonts.
 _PLAIN: Final = frozenset([0, 1, 2, 3, 4, 7, *range(21, 26), 27, *range(30, 38), 39, *range(40, 48), 49])
 _BRIGHT: Final = frozenset([*range(90, 98), *range(100, 108)])
@@ -62,7 +63,7 @@ class ScreenFilter:
         parameters = match[1]
         if parameters is None:
             return _visible(match[0])
-        if not _is_plain_colour(parameters):
+        if not is_plain_colour(parameters):
             return _visible("\x1b") + match[0][1:]
         if not self._colours:
             return ""
@@ -87,7 +88,8 @@ def _visible(order: str) -> str:
     return f"<U+{code:04X}>"
 
 
-def _is_plain_colour(parameters: str) -> bool:
+def is_plain_colour(parameters: str) -> bool:
+    """Return whether a colour sequence of these parameters does nothing but colour and emphasise."""
     values = [int(value) if value else 0 for value in re.split("[;:]", parameters)]
     while values:
         value = values.pop(0)

@@ -1,0 +1,1 @@
+"""What we ask of language models, with one door to each service."""

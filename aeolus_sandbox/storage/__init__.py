@@ -1,0 +1,1 @@
+"""What survives the host process: checkpoints and approvals, in one SQLite file."""
