@@ -16,7 +16,7 @@ from typing import Final
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.resources import guest_folder, shipped_folder
 
-IMAGE_NAMES: Final = ("base", "python", "shell")
+IMAGE_NAMES: Final = ("base", "kernel", "python", "shell")
 """The images that ship with the package."""
 NAME_LABEL: Final = "aeolus.image"
 """Label of a finished image: its name."""
@@ -32,6 +32,7 @@ HASH_CHARACTERS: Final = 12
 _NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _BUILT_ON = re.compile(r"^ARG BASE=(\S+)$", re.MULTILINE)
 _UPSTREAM = re.compile(r"^ARG ROOTFS=(\S+)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^# include: ([a-z-]+)$", re.MULTILINE)
 _HOLDS_GUEST = re.compile(r"^COPY guest/ ", re.MULTILINE)
 # https://github.com/distribution/reference: [host[:port]/]path[:tag][@digest]
 _COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -47,8 +48,9 @@ class ImageCatalog:
     """The images that a folder holds, a sub-folder with a `Dockerfile` each.
 
     A Dockerfile says itself what it needs: `ARG BASE=name` that it is built on another image of the folder,
-    `ARG ROOTFS=reference` that it starts from a distribution's image (or from what its `bootstrap` script makes), and
-    `COPY guest/ ...` that it holds the guest's code.
+    `ARG ROOTFS=reference` that it starts from a distribution's image (or from what its `bootstrap` script makes),
+    `# include: name` that the folder `shared/name` stands there, its Dockerfile in the text and its files in the build
+    context, and `COPY guest/ ...` that it holds the guest's code.
     """
 
     folder: Path
@@ -68,7 +70,8 @@ class ImageCatalog:
         if name not in self.names():
             msg = f"no image {name!r}: there are {', '.join(self.names())} (names are lower-case)"
             raise ConfigurationError(msg)
-        return (self.folder / name / "Dockerfile").read_text(encoding="utf-8")
+        text = (self.folder / name / "Dockerfile").read_text(encoding="utf-8")
+        return _INCLUDE.sub(lambda match: self._shared(match[1])["Dockerfile"].decode().rstrip("\n"), text)
 
     def built_on(self, name: str) -> str | None:
         """Name the image that this one is built on."""
@@ -83,13 +86,21 @@ class ImageCatalog:
         """
         parent = self.built_on(name)
         files = dict(_files(self.folder / name))
-        if _HOLDS_GUEST.search(self.dockerfile(name)):
+        for fragment in _INCLUDE.findall(files["Dockerfile"].decode()):
+            files = self._shared(fragment) | files
+        dockerfile = self.dockerfile(name)
+        files["Dockerfile"] = dockerfile.encode()
+        if _HOLDS_GUEST.search(dockerfile):
             files.update({f"guest/{path}": data for path, data in _files(self.guest) if path.endswith(".py")})
         return Recipe(name, self.recipe(parent) if parent else None, files)
 
     def reference(self, name: str) -> str:
         """Return the reference of the image as it must be now."""
         return self.recipe(name).reference
+
+    def _shared(self, name: str) -> dict[str, bytes]:
+        """Return the files of what several images share."""
+        return dict(_files(self.folder / "shared" / name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,9 @@ from aeolus_sandbox.guest.frames import (
     decode_request,
 )
 from aeolus_sandbox.guest.kernel_messages import safe_line
-from aeolus_sandbox.guest.kernel_process import LANGUAGES, adopt_orphans
+from aeolus_sandbox.guest.kernel_process import adopt_orphans
 from aeolus_sandbox.guest.kernel_supervisor import KernelSupervisor, NoKernelError
+from aeolus_sandbox.guest.languages import LANGUAGES
 from aeolus_sandbox.guest.pipes import ReplyWriter, RequestReader
 from aeolus_sandbox.guest.workspace_files import WorkspaceFiles
 

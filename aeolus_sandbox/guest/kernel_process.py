@@ -9,14 +9,13 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from aeolus_sandbox.guest.kernel_runtime import KernelRuntime
+from aeolus_sandbox.guest.languages import KernelCommand
 from aeolus_sandbox.guest.memory_events import memory_kills
 
 STDERR_TAIL_BYTES: Final = 4096
@@ -24,28 +23,6 @@ _STDERR_HELD_BYTES: Final = 64 * 1024
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _BURY_ROUNDS: Final = 50
 _BURY_PAUSE_S: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class KernelCommand:
-    """How a language's kernel is started; `{connection_file}` in an argument stands for the file's path."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str] = field(default_factory=dict)
-
-
-LANGUAGES: Final = {
-    "python": KernelCommand(
-        argv=(
-            sys.executable,
-            "-P",
-            str(Path(__file__).with_name("python_kernel.py")),
-            "-f",
-            "{connection_file}",
-            "--HistoryManager.enabled=False",
-        )
-    ),
-}
 
 
 class KernelProcess:
@@ -56,7 +33,7 @@ class KernelProcess:
     """
 
     def __init__(self, command: KernelCommand, runtime: KernelRuntime) -> None:
-        runtime.prepare()
+        runtime.prepare(command.transport)
         self.ended = asyncio.Event()
         self.exit_code: int | None = None
         self.signal: int | None = None
@@ -67,7 +44,7 @@ class KernelProcess:
         self._stderr_fd, write_end = os.pipe()
         os.set_blocking(self._stderr_fd, False)
         try:
-            self._popen = subprocess.Popen(  # noqa: S603 - argv comes from the table above
+            self._popen = subprocess.Popen(  # noqa: S603 - argv comes from the table of languages
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -5,9 +5,10 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 _PORT_NAMES: Final = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 
@@ -23,22 +24,20 @@ class KernelRuntime:
         self.path = Path(tempfile.mkdtemp(prefix="aeolus-"))
         self.connection_file = self.path / "connection.json"
         self.connection: dict[str, Any] = {
-            "transport": "ipc",
-            "ip": str(self.path / "kernel"),  # ipc sockets are called <ip>-<port>
-            **{name: number for number, name in enumerate(_PORT_NAMES, start=1)},
             "key": secrets.token_hex(32),
             "signature_scheme": "hmac-sha256",
         }
 
-    def prepare(self) -> None:
-        """Make the folder ready for a kernel, whatever the one before has left there.
+    def prepare(self, transport: Literal["ipc", "tcp"]) -> None:
+        """Make the folder ready for a kernel, whatever the one before has left there, and say where its sockets are.
 
         Raises:
             OSError: The disk is full, say.
         """
         self.path.mkdir(mode=0o700, exist_ok=True)
-        for socket in self.path.glob("kernel-*"):
-            socket.unlink()
+        for left in self.path.glob("kernel-*"):
+            left.unlink()
+        self.connection |= self._ipc() if transport == "ipc" else _loopback()
         text = json.dumps(self.connection)
         if self._connection_text() != text:
             self.connection_file.unlink(missing_ok=True)
@@ -60,6 +59,14 @@ class KernelRuntime:
         """Remove the folder; a second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def _ipc(self) -> dict[str, Any]:
+        ports = {name: number for number, name in enumerate(_PORT_NAMES, start=1)}
+        return {
+            "transport": "ipc",
+            "ip": str(self.path / "kernel"),
+            **ports,
+        }  # sockets are called <ip>-<port>
+
     def _connection_text(self) -> str | None:
         try:
             return self.connection_file.read_text(encoding="utf-8")
@@ -75,6 +82,16 @@ class KernelRuntime:
             with contextlib.suppress(OSError):  # only the time to build the cache is lost
                 shutil.copytree(shipped, folder)
         return str(folder)
+
+
+def _loopback() -> dict[str, Any]:
+    """Return an address on the loopback device with ports that are free now."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in _PORT_NAMES]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        ports = {name: each.getsockname()[1] for name, each in zip(_PORT_NAMES, sockets, strict=True)}
+    return {"transport": "tcp", "ip": "127.0.0.1", **ports}
 
 
 def _writable_folder(path: str | None) -> bool:

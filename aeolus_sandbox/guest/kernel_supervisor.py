@@ -12,8 +12,9 @@ import zmq.asyncio
 from aeolus_sandbox.guest.cell_runner import CellRunner
 from aeolus_sandbox.guest.frames import PROTOCOL_VERSION, Ready
 from aeolus_sandbox.guest.kernel_client import KernelConnection
-from aeolus_sandbox.guest.kernel_process import LANGUAGES, KernelProcess
+from aeolus_sandbox.guest.kernel_process import KernelProcess
 from aeolus_sandbox.guest.kernel_runtime import KernelRuntime
+from aeolus_sandbox.guest.languages import LANGUAGES
 
 BOOT_LIMIT_S: Final = 60.0
 """How long a kernel may take to be ready (gVisor on a busy machine is slow)."""

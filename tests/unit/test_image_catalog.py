@@ -40,10 +40,30 @@ def catalog(tmp_path: Path) -> ImageCatalog:
 
 def test_shipped_images_are_the_named_ones() -> None:
     assert shipped_catalog().names() == IMAGE_NAMES
-    assert [recipe.name for recipe in shipped_catalog().recipe("python").lineage] == ["base", "python"]
+    assert [recipe.name for recipe in shipped_catalog().recipe("python").lineage] == ["base", "kernel", "python"]
     assert "guest/frames.py" in shipped_catalog().recipe("python").files
+    assert "guest/frames.py" not in shipped_catalog().recipe("kernel").files
     for name in IMAGE_NAMES:
         assert re.fullmatch(rf"aeolus/{name}:[0-9a-f]{{12}}", image_reference(name))
+
+
+def test_what_images_share_stands_where_it_is_included(tmp_path: Path) -> None:
+    files = {
+        "images/one/Dockerfile": "FROM x\n# include: part\nRUN one\n",
+        "images/shared/part/Dockerfile": "COPY tool /\n",
+        "images/shared/part/tool": "shared",
+        "guest/frames.py": "",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    catalog = ImageCatalog(tmp_path / "images", tmp_path / "guest")
+    assert catalog.names() == ("one",)
+    assert catalog.recipe("one").dockerfile == "FROM x\nCOPY tool /\nRUN one\n"
+    assert catalog.recipe("one").files["tool"] == b"shared"
+    before = catalog.reference("one")
+    (tmp_path / "images/shared/part/tool").write_text("changed")
+    assert catalog.reference("one") != before
 
 
 @pytest.mark.parametrize(

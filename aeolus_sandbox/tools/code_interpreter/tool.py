@@ -18,11 +18,10 @@ from aeolus_sandbox.streaming.tool import (
 )
 from aeolus_sandbox.tools.code_interpreter.cell import Cell
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
+from aeolus_sandbox.tools.code_interpreter.languages import language_named
 from aeolus_sandbox.tools.code_interpreter.models import CodeChunk, CodeInterpreterInput, CodeResult
 from aeolus_sandbox.tools.files import load_files
 
-LANGUAGES: Final = {"python": "python"}
-"""The image of each language."""
 _CONTAINER_LIMITS: Final = ("memory_bytes", "cpus", "pids", "disk_bytes", "tmp_bytes", "open_files")
 """Limits that a container has from its start; the others are each call's own."""
 
@@ -72,10 +71,8 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         )
 
     def _profile(self, language: str) -> SandboxProfile:
-        if language not in LANGUAGES:
-            msg = f"there is no kernel for the language {language!r}: there is one for {', '.join(sorted(LANGUAGES))}"
-            raise ConfigurationError(msg)
-        return SandboxProfile(image=self.image or LANGUAGES[language], argv=("aeolus-kernel-host", language))
+        found = language_named(language)
+        return SandboxProfile(image=self.image or found.image, argv=("aeolus-kernel-host", found.name))
 
     async def _kernel(
         self, profile: SandboxProfile, tool_input: CodeInterpreterInput, context: ToolContext
