@@ -40,7 +40,11 @@ def catalog(tmp_path: Path) -> ImageCatalog:
 
 def test_shipped_images_are_the_named_ones() -> None:
     assert shipped_catalog().names() == IMAGE_NAMES
-    assert [recipe.name for recipe in shipped_catalog().recipe("python").lineage] == ["base", "kernel", "python"]
+    assert [recipe.name for recipe in shipped_catalog().recipe("python").lineage] == [
+        "base",
+        "kernel",
+        "python",
+    ]
     assert "guest/frames.py" in shipped_catalog().recipe("python").files
     assert "guest/frames.py" not in shipped_catalog().recipe("kernel").files
     for name in IMAGE_NAMES:
