@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from aeolus_sandbox.version import __version__
 
 if TYPE_CHECKING:
-    from aeolus_sandbox.approvers import AllOf, AnyOf, CallbackApprover, ConsoleApprover, QueueApprover
+    from aeolus_sandbox.approvers import (
+        AllOf,
+        AnyOf,
+        CallbackApprover,
+        ConsoleApprover,
+        QueueApprover,
+    )
     from aeolus_sandbox.capabilities import (
         SANDBOXED,
         CapabilityKind,
@@ -22,10 +28,12 @@ if TYPE_CHECKING:
         ApprovalError,
         ApprovalNotFound,
         ApprovalTimedOut,
+        ArtifactError,
         CapabilityDenied,
         CheckpointBusy,
         CheckpointConflict,
         CheckpointError,
+        CodeRefused,
         CommandRefused,
         ConfigurationError,
         EngineError,
@@ -67,6 +75,10 @@ if TYPE_CHECKING:
         Mount,
         SandboxProfile,
     )
+    from aeolus_sandbox.sandboxes.kept_sessions import (
+        KeptSession,
+        KeptSessions,
+    )
     from aeolus_sandbox.streaming.approval import (
         ApprovalRequest,
         Approve,
@@ -92,6 +104,9 @@ if TYPE_CHECKING:
         Redact,
         TextFilter,
     )
+    from aeolus_sandbox.streaming.held_files import (
+        WorkspaceFiles,
+    )
     from aeolus_sandbox.streaming.policies import (
         Buffer,
         ContextWindow,
@@ -109,6 +124,9 @@ if TYPE_CHECKING:
     )
     from aeolus_sandbox.streaming.session import (
         StreamingToolSession,
+    )
+    from aeolus_sandbox.streaming.source_file import (
+        SourceFile,
     )
     from aeolus_sandbox.streaming.stdin import (
         Bytes,
@@ -132,11 +150,21 @@ if TYPE_CHECKING:
         ToolContext,
     )
     from aeolus_sandbox.tools.code_interpreter import (
+        Artifact,
+        BoxSummary,
+        Chart,
+        ChartAxis,
+        ChartPlot,
+        ChartSeries,
         CodeChunk,
         CodeError,
+        CodeFinding,
         CodeInterpreterInput,
         CodeInterpreterTool,
+        CodePolicy,
         CodeResult,
+        Table,
+        TableColumn,
     )
     from aeolus_sandbox.tools.terminal import (
         TerminalChunk,
@@ -151,7 +179,13 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "approvers": ("AllOf", "AnyOf", "CallbackApprover", "ConsoleApprover", "QueueApprover"),
+    "approvers": (
+        "AllOf",
+        "AnyOf",
+        "CallbackApprover",
+        "ConsoleApprover",
+        "QueueApprover",
+    ),
     "capabilities": (
         "SANDBOXED",
         "CapabilityKind",
@@ -163,10 +197,12 @@ _MODULES = {
         "ApprovalError",
         "ApprovalNotFound",
         "ApprovalTimedOut",
+        "ArtifactError",
         "CapabilityDenied",
         "CheckpointBusy",
         "CheckpointConflict",
         "CheckpointError",
+        "CodeRefused",
         "CommandRefused",
         "ConfigurationError",
         "EngineError",
@@ -204,6 +240,10 @@ _MODULES = {
         "Mount",
         "SandboxProfile",
     ),
+    "sandboxes.kept_sessions": (
+        "KeptSession",
+        "KeptSessions",
+    ),
     "streaming.approval": (
         "ApprovalRequest",
         "Approve",
@@ -227,6 +267,7 @@ _MODULES = {
         "Redact",
         "TextFilter",
     ),
+    "streaming.held_files": ("WorkspaceFiles",),
     "streaming.policies": (
         "Buffer",
         "ContextWindow",
@@ -241,6 +282,7 @@ _MODULES = {
         "Sandbox",
     ),
     "streaming.session": ("StreamingToolSession",),
+    "streaming.source_file": ("SourceFile",),
     "streaming.stdin": (
         "Bytes",
         "EndOfInput",
@@ -261,11 +303,21 @@ _MODULES = {
         "ToolContext",
     ),
     "tools.code_interpreter": (
+        "Artifact",
+        "BoxSummary",
+        "Chart",
+        "ChartAxis",
+        "ChartPlot",
+        "ChartSeries",
         "CodeChunk",
         "CodeError",
+        "CodeFinding",
         "CodeInterpreterInput",
         "CodeInterpreterTool",
+        "CodePolicy",
         "CodeResult",
+        "Table",
+        "TableColumn",
     ),
     "tools.terminal": (
         "TerminalChunk",
@@ -294,12 +346,19 @@ __all__ = [
     "ApprovalTimedOut",
     "Approve",
     "Approver",
+    "Artifact",
+    "ArtifactError",
+    "BoxSummary",
     "Buffer",
     "Bytes",
     "CallbackApprover",
     "CancelToken",
     "CapabilityDenied",
     "CapabilityKind",
+    "Chart",
+    "ChartAxis",
+    "ChartPlot",
+    "ChartSeries",
     "CheckpointBusy",
     "CheckpointConflict",
     "CheckpointError",
@@ -307,8 +366,11 @@ __all__ = [
     "CleanControls",
     "CodeChunk",
     "CodeError",
+    "CodeFinding",
     "CodeInterpreterInput",
     "CodeInterpreterTool",
+    "CodePolicy",
+    "CodeRefused",
     "CodeResult",
     "CommandPolicy",
     "CommandRefused",
@@ -331,6 +393,8 @@ __all__ = [
     "ImageNotFound",
     "IsolationMode",
     "JsonCodec",
+    "KeptSession",
+    "KeptSessions",
     "LaunchFailed",
     "LimitName",
     "Limits",
@@ -356,6 +420,7 @@ __all__ = [
     "SessionManager",
     "ShellMissing",
     "Signal",
+    "SourceFile",
     "Span",
     "StdinChannel",
     "StdinEvent",
@@ -369,6 +434,8 @@ __all__ = [
     "StreamingToolSession",
     "Summarise",
     "SummaryChunk",
+    "Table",
+    "TableColumn",
     "TerminalChunk",
     "TerminalInput",
     "TerminalResult",
@@ -380,6 +447,7 @@ __all__ = [
     "ToolContext",
     "UnixSignal",
     "Window",
+    "WorkspaceFiles",
     "__version__",
     "check_command",
     "clip_text",

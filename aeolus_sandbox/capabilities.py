@@ -16,6 +16,8 @@ class CapabilityKind(StrEnum):
     """Run shell commands in a container."""
     RUN_CODE = "run_code"
     """Run code in a kernel in a container."""
+    INSTALL_PACKAGES = "install_packages"
+    """Have an image built with packages that a call names: the build, unlike any sandbox, has network."""
     READ_LOGS = "read_logs"
     """Read log files of the host."""
     CUSTOM = "custom"

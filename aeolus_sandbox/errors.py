@@ -5,6 +5,7 @@
     AeolusError                         code, retryable
      + ConfigurationError   ValueError        a wrong input, spec or limit: found before any I/O
      |  . CommandRefused                      the command check refused a command
+     |  . CodeRefused                         the analysis of code refused a piece of code
      + CapabilityDenied     PermissionError   the grants do not cover what the tool requires
      + QuotaExceeded        retryable         too many sessions at once
      + EngineError
@@ -19,6 +20,7 @@
      |  . SessionBroken                       something outside broke it
      |  . SessionBusy                         two readers at once
      |  . NotInteractive                      the tool takes no stdin
+     |  . ArtifactError                       a file of the workspace cannot be fetched
      + ApprovalError
      |  . ApprovalDenied    PermissionError   what waited for a decision was denied, or nobody could answer
      |  . ApprovalTimedOut  TimeoutError      nobody decided in time
@@ -61,6 +63,12 @@ class CommandRefused(ConfigurationError):
     """The command check found a dangerous command and its policy says deny."""
 
     code = "command_refused"
+
+
+class CodeRefused(ConfigurationError):
+    """The analysis found dangerous code and its policy says deny."""
+
+    code = "code_refused"
 
 
 class CapabilityDenied(AeolusError, PermissionError):
@@ -154,6 +162,12 @@ class GuestProtocolError(AeolusError):
     """The guest sent something that is not a well-formed frame, or broke a size limit."""
 
     code = "guest_protocol"
+
+
+class ArtifactError(SessionError):
+    """A file of the workspace cannot be fetched: it is not there, not a regular file, too large, or gone."""
+
+    code = "artifact"
 
 
 class ApprovalError(AeolusError):

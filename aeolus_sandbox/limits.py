@@ -9,6 +9,7 @@ from aeolus_sandbox.errors import ConfigurationError
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
+LONGEST_WALL_TIME_S: Final = 7 * 24 * 3600
 
 
 class LimitName(StrEnum):
@@ -41,7 +42,7 @@ class Limits(BaseModel):
     """Size of `/tmp`."""
     open_files: int = Field(default=1024, ge=64, le=1_048_576)
     """Open files of each process."""
-    wall_time_s: float = Field(default=300.0, gt=0, le=7 * 24 * 3600)
+    wall_time_s: float = Field(default=300.0, gt=0, le=LONGEST_WALL_TIME_S)
     """Time from the launch to the end."""
     idle_time_s: float | None = Field(default=None, gt=0)
     """Time without output and without input after which a session ends; None: no such limit."""

@@ -27,7 +27,8 @@ from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.model.anthropic import AnthropicModels
 from aeolus_sandbox.sandboxes.context import SandboxContext
 from aeolus_sandbox.sandboxes.host import SandboxHost
-from aeolus_sandbox.sandboxes.kept import IDLE_S, MAX_KEPT
+from aeolus_sandbox.sandboxes.kept import IDLE_S, LIFETIME_S, MAX_KEPT
+from aeolus_sandbox.sandboxes.kept_sessions import KeptSessions
 from aeolus_sandbox.sandboxes.reaper import Reaped
 from aeolus_sandbox.storage.approvals import ApprovalStore
 from aeolus_sandbox.storage.checkpoints import Checkpoints
@@ -63,6 +64,7 @@ class SessionManager:
         engine: Engine | None = None,
         docker_host: str | None = None,
         kept_idle_s: float = IDLE_S,
+        kept_lifetime_s: float = LIFETIME_S,
         max_kept: int = MAX_KEPT,
         filters: Sequence[Filter] = (),
         approver: Approver | None = None,
@@ -78,6 +80,7 @@ class SessionManager:
             engine: The engine to use, which stays the caller's to close; None: Docker.
             docker_host: Address of Docker; None: `DOCKER_HOST`, else the local socket.
             kept_idle_s: How long a kernel that no session uses is kept, in seconds.
+            kept_lifetime_s: How long a kernel is kept at most, used or not, in seconds; what runs then runs to its end.
             max_kept: How many kernels are kept; beyond it, the one that was not used for longest goes.
             filters: What is taken out of the text of every session, before its policy's own filters.
             approver: Who decides for `Manual`; None: only `aeolus approvals`, in another process.
@@ -94,8 +97,16 @@ class SessionManager:
         self._own_engine = used_engine if engine is None else None
         self._tasks = BackgroundTasks()
         self._shutdown = BackgroundTasks()
-        self._host = SandboxHost(used_engine, tasks=self._tasks, kept_idle_s=kept_idle_s, max_kept=max_kept)
-        self._database = Database(state_path or default_state_path())
+        state_path = state_path or default_state_path()
+        self._host = SandboxHost(
+            used_engine,
+            tasks=self._tasks,
+            kept_idle_s=kept_idle_s,
+            kept_lifetime_s=kept_lifetime_s,
+            max_kept=max_kept,
+            locks=state_path.parent / "builds",
+        )
+        self._database = Database(state_path)
         self._runs = IdempotentRuns(
             Checkpoints(self._database),
             owner=self._host.owner,
@@ -127,6 +138,11 @@ class SessionManager:
     def owner(self) -> str:
         """The label of this manager's containers."""
         return self._host.owner
+
+    @property
+    def kept(self) -> KeptSessions:
+        """What is kept between calls of one `session_id`: to list, restart and close."""
+        return KeptSessions(self._host.kept)
 
     @property
     def open_sessions(self) -> list[StreamingToolSession[Any, Any]]:
@@ -194,7 +210,8 @@ class SessionManager:
             SessionClosed: The manager is closed.
         """
         granted = self.grants if grants is None else self.grants.narrowed_to(grants.kinds)
-        require(tool.name, tool.required_capability, granted)
+        for required in tool.requires(tool_input):
+            require(tool.name, required, granted)
         policy = policy or tool.policy
         policy.check(self._services.text_model)
         narrowed = self.limits.narrowed_by(limits).within(timeout_s=tool.timeout_s(tool_input))
@@ -224,14 +241,6 @@ class SessionManager:
             EngineError: The engine does not list its containers.
         """
         return await self._host.reap()
-
-    async def drop_kept(self, tool: StreamingTool[Any, Any, Any], session_id: str) -> None:
-        """Remove what a tool has kept under a session id, once nobody uses it.
-
-        Raises:
-            EngineError: Its container could not be removed.
-        """
-        await self._host.kept.drop(f"{tool.name}:{session_id}")
 
     async def aclose(self) -> None:
         """End all sessions and remove all containers of this manager; without effect the second time.

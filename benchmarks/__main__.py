@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.status import Status
 
 from aeolus_sandbox import __version__
-from benchmarks import cell, cold, imports, machine, parked, table, throughput
+from benchmarks import cell, cold, imports, languages, machine, parked, table, throughput
 from benchmarks.results import Benchmark, Run
 from benchmarks.rounds import Plan
 
@@ -22,6 +22,7 @@ BENCHMARKS: Final[dict[str, Callable[[Plan], Awaitable[Benchmark]]]] = {
     "cold": cold.measure,
     "parked": parked.measure,
     "cell": cell.measure,
+    "languages": languages.measure,
     "throughput": throughput.measure,
     "import": imports.measure,
 }

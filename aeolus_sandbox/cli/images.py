@@ -1,27 +1,25 @@
 """`aeolus images`: the images that sandboxes run."""
 
 import asyncio
-import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from aeolus_sandbox.cli.exits import Exit
+from aeolus_sandbox.cli.image_views import parse_age, show_check, show_derived, show_states
 from aeolus_sandbox.cli.running import run_orderly
 from aeolus_sandbox.engine.image_catalog import shipped_catalog
-from aeolus_sandbox.engine.images import BuildProgress, Check, ImageBuilder, ImageState
+from aeolus_sandbox.engine.image_context import certificates_of_environment
+from aeolus_sandbox.engine.images import BuildProgress, Check
+from aeolus_sandbox.engine.package_images import PackageImageBuilder
 from aeolus_sandbox.streaming.screen import harmless
-
-_BUNDLE_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-_STATE_COLOURS: Final = {"current": "green", "stale": "yellow", "missing": "red"}
 
 app = typer.Typer(help="List, build, verify and remove the images that sandboxes run.", no_args_is_help=True)
 
@@ -32,10 +30,14 @@ Names = Annotated[
 
 @app.command("list")
 def list_images() -> None:
-    """List the images: current, stale (made from other files than the present ones) or missing."""
+    """List the images: current, stale (made from other files than the present ones) or missing.
 
-    def work(builder: ImageBuilder, _cancel: threading.Event) -> int:
-        _show_states(builder.list())
+    Below them, those with packages on top of one, which calls had made.
+    """
+
+    def work(builder: PackageImageBuilder, _cancel: threading.Event) -> int:
+        show_states(builder.list())
+        show_derived(builder.derived())
         return Exit.SUCCESS
 
     _with_builder(work)
@@ -58,9 +60,9 @@ def build(
 ) -> None:
     """Build images that are missing or stale, and what they are built on."""
     wanted = _known(names)
-    bundle = ca_bundle or _bundle_of_environment()
+    bundle = ca_bundle or certificates_of_environment()
 
-    def work(builder: ImageBuilder, cancel: threading.Event) -> int:
+    def work(builder: PackageImageBuilder, cancel: threading.Event) -> int:
         for name in wanted:
             with BuildDisplay(name) as display:
                 state = builder.build(
@@ -73,18 +75,23 @@ def build(
 
 
 @app.command()
-def verify(names: Names = None) -> None:
+def verify(
+    names: Names = None,
+    derived_too: Annotated[
+        bool, typer.Option("--packages", help="Check what has packages on top of them, too.")
+    ] = False,
+) -> None:
     """Check what images promise: nothing setuid, nothing left of the build, all programs there."""
     wanted = _known(names)
 
-    def work(builder: ImageBuilder, cancel: threading.Event) -> int:
+    def work(builder: PackageImageBuilder, cancel: threading.Event) -> int:
         failed = False
         for name in wanted:
             if cancel.is_set():
                 break
-            for check in builder.verify(name):
+            for what, check in _checks(builder, name, derived_too=derived_too):
                 failed = failed or not check.ok
-                _show_check(name, check)
+                show_check(what, check)
         return Exit.FAILED if failed else Exit.SUCCESS
 
     _with_builder(work)
@@ -95,16 +102,49 @@ def remove(
     names: Names = None,
     stale: Annotated[bool, typer.Option("--stale", help="Only what is out of date.")] = False,
 ) -> None:
-    """Remove images, and what the engine has cached of their builds; nothing that is not ours."""
+    """Remove images, and what the engine has cached of their builds; nothing that is not ours.
+
+    What has packages on top of them goes too.
+    """
     catalog = shipped_catalog()
     # What is built on another image goes first.
     wanted = sorted(_known(names), key=lambda name: len(catalog.recipe(name).lineage), reverse=True)
 
-    def work(builder: ImageBuilder, _cancel: threading.Event) -> int:
+    def work(builder: PackageImageBuilder, _cancel: threading.Event) -> int:
         removed = [reference for name in wanted for reference in builder.remove(name, stale_only=stale)]
         for reference in removed:
             typer.echo(f"removed {reference}")
         if not removed:
+            typer.echo("nothing to remove")
+        return Exit.SUCCESS
+
+    _with_builder(work)
+
+
+@app.command()
+def prune(
+    unused_for: Annotated[
+        timedelta,
+        typer.Option(
+            "--unused-for",
+            metavar="TIME",
+            parser=parse_age,
+            help="Only those that no call has asked for in this time: 30d, 12h, 90m or 0.",
+        ),
+    ] = timedelta(days=30),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")
+    ] = False,
+) -> None:
+    """Remove images with packages that nobody has used for a while; never one that ships with us."""
+
+    def work(builder: PackageImageBuilder, _cancel: threading.Event) -> int:
+        unused = builder.unused(for_s=unused_for.total_seconds())
+        for image in unused:
+            gone = not dry_run and builder.discard(image)
+            said = "would remove" if dry_run else "removed" if gone else "kept, because a container uses it:"
+            typer.echo(f"{said} {image.reference} ({image.image} with {' '.join(image.packages)})")
+        if not unused:
             typer.echo("nothing to remove")
         return Exit.SUCCESS
 
@@ -148,12 +188,12 @@ class BuildDisplay:
             sys.stderr.write(f"image {progress.image} {progress.step} {text[:100]}\n")
 
 
-def _with_builder(work: Callable[[ImageBuilder, threading.Event], int]) -> None:
+def _with_builder(work: Callable[[PackageImageBuilder, threading.Event], int]) -> None:
     """Run blocking work with an image builder in a thread, so that a signal can stop it, and exit with its code."""
     cancel = threading.Event()
 
     def in_thread() -> int:
-        with ImageBuilder() as builder:
+        with PackageImageBuilder() as builder:
             return work(builder, cancel)
 
     async def run() -> int:
@@ -166,35 +206,10 @@ def _with_builder(work: Callable[[ImageBuilder, threading.Event], int]) -> None:
     raise typer.Exit(run_orderly(run()))
 
 
-def _show_states(states: list[ImageState]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        for state in states:
-            typer.echo("\t".join((state.name, state.state, state.reference, str(state.size_bytes))))
-        return
-    table = Table("image", "state", "reference", "size", "created")
-    for state in states:
-        table.add_row(
-            state.name,
-            Text(state.state, style=_STATE_COLOURS[state.state]),
-            state.reference,
-            f"{state.size_bytes / 1e6:.0f} MB" if state.size_bytes else "",
-            f"{state.created:%Y-%m-%d %H:%M} UTC" if state.created else "",
-        )
-    console.print(table)
-    if any(state.state != "current" for state in states):
-        console.print(
-            "`aeolus images build` makes what is missing or stale; `remove --stale` removes the old"
-        )
-
-
-def _show_check(name: str, check: Check) -> None:
-    detail = f": {check.detail}" if check.detail else ""
-    # Boundary: the image's own checks run inside of it, and their words are the image's.
-    line = harmless(f"{name}: {check.name}{detail}".replace("\n", " "))
-    style = "green" if check.ok else "red"
-    verdict = Text("ok  " if check.ok else "fail", style=style)
-    Console().print(verdict, Text(line), soft_wrap=True)
+def _checks(builder: PackageImageBuilder, name: str, *, derived_too: bool) -> Iterator[tuple[str, Check]]:
+    yield from ((name, check) for check in builder.verify(name))
+    for derived in builder.derived(name) if derived_too else ():
+        yield from ((derived.reference, check) for check in builder.verify_packages(derived))
 
 
 def _known(names: list[str] | None) -> list[str]:
@@ -204,8 +219,3 @@ def _known(names: list[str] | None) -> list[str]:
             msg = f"there is no image {name!r}: there are {', '.join(known)}"
             raise typer.BadParameter(msg)
     return list(dict.fromkeys(names or known))
-
-
-def _bundle_of_environment() -> Path | None:
-    candidates = (Path(os.environ[name]) for name in _BUNDLE_VARIABLES if os.environ.get(name))
-    return next((path for path in candidates if path.is_file()), None)

@@ -124,14 +124,19 @@ class ForPeople:
             case "error":
                 # The kernel has painted it; a file or pipe gets it plain.
                 self._stderr.write_line(chunk.content if self._stderr.is_screen else harmless(chunk.content))
+            case "input":
+                self._remark(f"the code asks for input: {chunk.content}")
             case "status":
                 self._remark(chunk.content)
+        if chunk.omitted:
+            self._remark(f"left out, as too large or nested too deeply: {', '.join(chunk.omitted)}")
 
     def _image(self, chunk: CodeChunk) -> None:
+        size = f"{chunk.width} x {chunk.height}" if chunk.width else f"{len(chunk.data)} bytes"
         if self._images is None:
-            self._remark(f"an image was not saved ({len(chunk.data)} bytes): --out DIR says where to")
+            self._remark(f"an image was not saved ({size}): --out DIR says where to")
         else:
-            self._remark(f"saved {self._images.save(chunk)}")
+            self._remark(f"saved {self._images.save(chunk)} ({size})")
 
     def _remark(self, text: str) -> None:
         self._stdout.end_line()
@@ -142,7 +147,7 @@ class ForPeople:
 def _as_plain_text(chunk: CodeChunk) -> str:
     if chunk.mime_type == "text/plain":
         return chunk.content
-    return chunk.alternatives.get("text/plain", chunk.content)
+    return chunk.alternatives.get("text/plain") or chunk.as_text()
 
 
 def without_surrogates(value: Any) -> Any:

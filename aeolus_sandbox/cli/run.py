@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from aeolus_sandbox.capabilities import SANDBOXED, CapabilityKind, Grants
 from aeolus_sandbox.cli.exits import Exit, code_for_run
 from aeolus_sandbox.cli.options import Files, Memory, Timeout, limits_for, parse_files
 from aeolus_sandbox.cli.present import ForPeople, ImageFolder, JsonLines, Presenter
@@ -21,13 +22,19 @@ from aeolus_sandbox.manager import SessionManager
 from aeolus_sandbox.streaming.policies import Window
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.stdin import EndOfInput
-from aeolus_sandbox.tools.code_interpreter import CodeInterpreterInput, CodeInterpreterTool, CodeResult
+from aeolus_sandbox.tools.code_interpreter import (
+    CodeInterpreterInput,
+    CodeInterpreterTool,
+    CodePolicy,
+    CodeResult,
+)
+from aeolus_sandbox.tools.code_interpreter.languages import language_of_file
 from aeolus_sandbox.tools.terminal import TerminalInput, TerminalResult, TerminalTool
 from aeolus_sandbox.tools.terminal.command_check import CommandPolicy
 
-_LANGUAGES: Final = {".py": "python", ".sh": "bash", ".bash": "bash"}
 _SHELLS: Final = {"bash": "bash", "shell": "bash", "sh": "sh"}
 _STDIN: Final = "-"
+_WITH_PACKAGES: Final = Grants.of(*SANDBOXED.kinds, CapabilityKind.INSTALL_PACKAGES)
 _ALL_CHUNKS: Final = Window(max_chunks=2**31)
 """As many chunks as the spool holds: a slow screen loses nothing before that."""
 
@@ -44,19 +51,26 @@ class Program:
     name: str
     files: dict[str, Path]
     image: str | None
-    policy: CommandPolicy
+    packages: tuple[str, ...]
+    command_policy: CommandPolicy
+    code_policy: CodePolicy
 
     async def open(self, manager: SessionManager) -> AnySession:
         """Open a session that runs it."""
         shell = _SHELLS.get(self.language)
         if shell is None:
             return await manager.open(
-                CodeInterpreterTool(image=self.image),
-                CodeInterpreterInput(code=self.code, language=self.language, files=dict(self.files)),
+                CodeInterpreterTool(image=self.image, code_policy=self.code_policy),
+                CodeInterpreterInput(
+                    code=self.code, language=self.language, files=dict(self.files), packages=self.packages
+                ),
                 policy=_ALL_CHUNKS,
             )
+        if self.packages:
+            msg = "packages are for the code interpreter's languages: name one with --language"
+            raise typer.BadParameter(msg, param_hint="--package")
         session = await manager.open(
-            TerminalTool(image=self.image or "shell", command_policy=self.policy),
+            TerminalTool(image=self.image or "shell", command_policy=self.command_policy),
             # The code itself, not a file of it, so that the command check sees it.
             TerminalInput(command=(shell, "-c", self.code, self.name), tty=False, files=dict(self.files)),
             policy=_ALL_CHUNKS,
@@ -75,7 +89,10 @@ def run(
     language: Annotated[
         str | None,
         typer.Option(
-            "-l", "--language", help="python, bash or sh; default: what the file's suffix says, else python."
+            "-l",
+            "--language",
+            help="python, javascript, typescript, r, wasm, or a shell: bash, sh; default: what the file's suffix "
+            "says, else python.",
         ),
     ] = None,
     timeout: Timeout = None,
@@ -89,10 +106,23 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Save images here, numbered.")
     ] = None,
     image: Annotated[str | None, typer.Option("--image", help="Another image to run it in.")] = None,
+    packages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--package",
+            metavar="NAME",
+            help="Run it in an image that has this package too, such as 'pandas==2.2.*'; it is built once, with "
+            "network. Repeatable.",
+        ),
+    ] = None,
     command_policy: Annotated[
         CommandPolicy,
         typer.Option("--command-policy", help="What happens to a shell script that looks dangerous."),
     ] = CommandPolicy.DENY,
+    code_policy: Annotated[
+        CodePolicy,
+        typer.Option("--code-policy", help="What happens to code in another language that looks dangerous."),
+    ] = CodePolicy.WARN,
 ) -> None:
     """Run a file (or -c CODE) in a sandbox, and show its output as it comes.
 
@@ -102,11 +132,13 @@ def run(
     text, suffix, name = _source(file, code)
     program = Program(
         code=text,
-        language=(language or _LANGUAGES.get(suffix, "python")).lower(),
+        language=(language or language_of_file(suffix) or "python").lower(),
         name=name,
         files=parse_files(file_option or []),
         image=image,
-        policy=command_policy,
+        packages=tuple(packages or ()),
+        command_policy=command_policy,
+        code_policy=code_policy,
     )
     images = ImageFolder(out) if out is not None else None
     presenter = JsonLines(images) if json_lines else ForPeople(images)
@@ -115,7 +147,12 @@ def run(
 
 
 async def _run(program: Program, limits: Limits, presenter: Presenter) -> int:
-    async with SessionManager(limits=limits) as manager, await program.open(manager) as session:
+    # Whoever types the names of packages is the one who may grant that they are installed.
+    grants = _WITH_PACKAGES if program.packages else SANDBOXED
+    async with (
+        SessionManager(limits=limits, grants=grants) as manager,
+        await program.open(manager) as session,
+    ):
         try:
             async for chunk in session:
                 await asyncio.to_thread(presenter.chunk, chunk)

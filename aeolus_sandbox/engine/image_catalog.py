@@ -16,7 +16,7 @@ from typing import Final
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.resources import guest_folder, shipped_folder
 
-IMAGE_NAMES: Final = ("base", "kernel", "python", "shell")
+IMAGE_NAMES: Final = ("base", "bash", "deno", "kernel", "python", "r", "shell", "wasm")
 """The images that ship with the package."""
 NAME_LABEL: Final = "aeolus.image"
 """Label of a finished image: its name."""
@@ -85,13 +85,15 @@ class ImageCatalog:
             ConfigurationError: There is no such image.
         """
         parent = self.built_on(name)
-        files = dict(_files(self.folder / name))
+        files = dict(files_below(self.folder / name))
         for fragment in _INCLUDE.findall(files["Dockerfile"].decode()):
             files = self._shared(fragment) | files
         dockerfile = self.dockerfile(name)
         files["Dockerfile"] = dockerfile.encode()
         if _HOLDS_GUEST.search(dockerfile):
-            files.update({f"guest/{path}": data for path, data in _files(self.guest) if path.endswith(".py")})
+            files.update(
+                {f"guest/{path}": data for path, data in files_below(self.guest) if path.endswith(".py")}
+            )
         return Recipe(name, self.recipe(parent) if parent else None, files)
 
     def reference(self, name: str) -> str:
@@ -100,7 +102,7 @@ class ImageCatalog:
 
     def _shared(self, name: str) -> dict[str, bytes]:
         """Return the files of what several images share."""
-        return dict(_files(self.folder / "shared" / name))
+        return dict(files_below(self.folder / "shared" / name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,8 @@ def split_reference(reference: str) -> tuple[str, str]:
     return match["repository"], match["digest"] or match["tag"] or "latest"
 
 
-def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
+def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Read the files of a folder, each with its path in it."""
     for path in folder.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path.relative_to(folder).as_posix(), path.read_bytes()

@@ -8,6 +8,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from io import BufferedReader, BytesIO, RawIOBase
 from typing import Any, Final, cast
 
@@ -28,7 +29,7 @@ _PULL_SILENCE_S: Final = 15.0
 """A registry that says nothing for so long does not answer: a machine without network may just drop packets."""
 _PULL_LIMIT_S: Final = 900.0
 _STEP_SILENCE_S: Final = 1800.0
-_BUILD_LIMIT_S: Final = 3600.0
+BUILD_LIMIT_S: Final = 3600.0
 _OUTPUT_LIMIT: Final = 500
 """How many of the last lines of a check container are read."""
 
@@ -77,6 +78,22 @@ class ImageClient:
             found = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
             return cast("dict[str, Any]", found["Config"])
 
+    def tag_again(self, reference: str) -> None:
+        """Give an image the tag that it has; see `last_tagged`."""
+        repository, tag = split_reference(reference)
+        with self._mapped(f"tag image {reference!r}"):
+            self._api.tag(reference, repository, tag)
+
+    def last_tagged(self, reference: str) -> datetime | None:
+        """Return when the image was last given a tag, where the engine knows."""
+        with self._mapped(f"inspect image {reference!r}"):
+            found = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
+        try:
+            moment = datetime.fromisoformat((found.get("Metadata") or {}).get("LastTagTime", ""))
+        except ValueError:
+            return None
+        return moment if moment.year > 1 else None  # the engine says year 1 where it never was
+
     def remove_image(self, reference: str) -> None:
         """Remove a tag, or an image by its id; the untagged images below it go too."""
         with self._mapped(f"remove image {reference!r}"):
@@ -102,6 +119,7 @@ class ImageClient:
         labels: Mapping[str, str],
         feed: Feed,
         cancel: threading.Event,
+        limit_s: float = BUILD_LIMIT_S,
     ) -> Interruption:
         """Build from a packed context; a failed step comes as an event."""
 
@@ -111,7 +129,7 @@ class ImageClient:
                 fileobj=context, custom_context=True, rm=True, forcerm=True, decode=True, **options
             )
 
-        return self._follow(f"build {reference!r}", start, feed, cancel, _BUILD_LIMIT_S, _STEP_SILENCE_S)
+        return self._follow(f"build {reference!r}", start, feed, cancel, limit_s, _STEP_SILENCE_S)
 
     def import_rootfs(self, rootfs: BufferedReader, *, reference: str, label: str) -> None:
         """Make an image of a tar file."""

@@ -14,6 +14,8 @@ _STEP = re.compile(r"Step (\d+/\d+) : (.*)")
 _CONTAINER = re.compile(r" ---> Running in ([0-9a-f]{12})")
 _CHATTER: Final = (" --->", "Removing intermediate container ")
 _IMAGE = re.compile(r" ---> ([0-9a-f]{12})")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://(?P<path>[^\s\"'<>(),;?#]*)[^\s\"'<>(),;]*", re.IGNORECASE)
+_HOST = re.compile(r"host='[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class BuildLog:
         if status := event.get("status"):
             self.say(self.step or "pull", str(status))
 
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """What the present step has said last."""
+        return tuple(self._tail)
+
     def say(self, step: str, text: str) -> None:
         """Pass a line on to whoever watches."""
         if self.progress and text.strip():
@@ -89,6 +96,19 @@ class BuildLog:
         elif line.strip():
             self._tail.append(line.rstrip())
         self.say(self.step, line)
+
+
+def without_addresses(text: str) -> str:
+    """Return what an installer said with the last part alone of each address in it.
+
+    The address of an index can hold a name and a password, and is nothing that a sandbox's user must know.
+    """
+    return _HOST.sub("host=...", _ADDRESS.sub(_last_part, text))
+
+
+def _last_part(address: re.Match[str]) -> str:
+    _host, _, path = address["path"].rstrip(":.").partition("/")
+    return path.rpartition("/")[2] or "..."
 
 
 def _error_text(event: Mapping[str, Any]) -> str:

@@ -5,15 +5,12 @@ builds put on it.
 """
 
 import builtins
-import os
-import tarfile
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -32,15 +29,14 @@ from aeolus_sandbox.engine.image_catalog import (
     shipped_catalog,
 )
 from aeolus_sandbox.engine.image_checks import Check, FileInspection, environment_check, reported_checks
-from aeolus_sandbox.engine.image_client import ImageClient
+from aeolus_sandbox.engine.image_client import BUILD_LIMIT_S, ImageClient
+from aeolus_sandbox.engine.image_context import build_arguments, build_context
 from aeolus_sandbox.engine.image_log import BuildLog, BuildProgress
 from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageBuildFailed
 
 __all__ = ["BuildProgress", "Check", "ImageBuilder", "ImageState"]
 
 _CHECKS_LIMIT_S: Final = 120
-_INDEX_ARGUMENTS: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
-_PROXY_ARGUMENTS: Final = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _HARDENED: Final[Mapping[str, Any]] = {
     "cap_drop": ["ALL"],
     "security_opt": ["no-new-privileges"],
@@ -112,11 +108,7 @@ class ImageBuilder:
         """
         certificates = ca_bundle.read_bytes() if ca_bundle else b""
         recipe = self._catalog.recipe(name)
-        for each in recipe.lineage:
-            if rebuild or self._states(each)[0].state != "current":
-                self._build_one(
-                    each, BuildLog(each.name, progress), certificates, cancel or threading.Event()
-                )
+        self._build_all(recipe.lineage, certificates, progress, cancel or threading.Event(), rebuild=rebuild)
         return self._states(recipe)[0]
 
     def list(self) -> builtins.list[ImageState]:
@@ -135,11 +127,14 @@ class ImageBuilder:
             EngineError: The engine does not answer, or refuses.
         """
         recipe = self._catalog.recipe(name)
-        config = self._client.config(recipe.reference)
-        is_base = any(self._catalog.built_on(other) == name for other in self._catalog.names())
-        with self._client.files(recipe.reference) as tar:
+        return self._verified(recipe.reference, recipe)
+
+    def _verified(self, reference: str, recipe: Recipe) -> builtins.list[Check]:
+        config = self._client.config(reference)
+        is_base = any(self._catalog.built_on(other) == recipe.name for other in self._catalog.names())
+        with self._client.files(reference) as tar:
             checks = FileInspection(others_build_on_it=is_base).read(tar)
-        return [environment_check(config["Env"] or ()), *checks, *self._run_checks(recipe)]
+        return [environment_check(config["Env"] or ()), *checks, *self._run_checks(reference, recipe)]
 
     def remove(self, name: str, *, stale_only: bool = False) -> builtins.list[str]:
         """Remove the image's builds and what the engine cached of them; return the references that went.
@@ -155,9 +150,8 @@ class ImageBuilder:
         gone = [tag for tag in tags if not (stale_only and tag.endswith(current))]
         for tag in gone:
             self._client.remove_image(tag)
-        while not stale_only and (heads := self._unfinished(name)):
-            for image in heads:
-                self._client.remove_image(image["Id"])
+        if not stale_only:
+            self._remove_unfinished(name)
         return gone
 
     def remove_everything(self) -> builtins.list[str]:
@@ -217,13 +211,43 @@ class ImageBuilder:
         ]
         return sorted(states, key=lambda state: state.state) or [ImageState(name, wanted, "missing")]
 
-    def _build_one(self, recipe: Recipe, log: BuildLog, certificates: bytes, cancel: threading.Event) -> None:
+    def _build_all(
+        self,
+        recipes: Sequence[Recipe],
+        certificates: bytes,
+        progress: Progress | None,
+        cancel: threading.Event,
+        *,
+        rebuild: bool = False,
+    ) -> None:
+        for each in recipes:
+            if rebuild or self._states(each)[0].state != "current":
+                self._build_one(each, BuildLog(each.name, progress), certificates, cancel)
+
+    def _build_one(
+        self,
+        recipe: Recipe,
+        log: BuildLog,
+        certificates: bytes,
+        cancel: threading.Event,
+        *,
+        labels: Mapping[str, str] | None = None,
+        limit_s: float = BUILD_LIMIT_S,
+    ) -> None:
         label = f"{BUILD_LABEL}={log.image}"
         before = {image["Id"] for image in self._client.images(label=label, intermediate=True)}
         replaced = self._states(recipe)[0]
         rootfs, pulled = self._rootfs(recipe, log, cancel)
         try:
-            self._run_build(recipe, log, _context(recipe, certificates), _arguments(recipe, rootfs), cancel)
+            self._run_build(
+                recipe,
+                log,
+                cancel,
+                context=build_context(recipe, certificates),
+                arguments=build_arguments(recipe, rootfs),
+                labels={**(labels or {}), NAME_LABEL: recipe.name, HASH_LABEL: recipe.content_hash},
+                limit_s=limit_s,
+            )
         except BaseException:
             if not log.error:  # cut short: a failed step's earlier steps stay, they are the next try's cache
                 self._clear_away(log, before)
@@ -238,18 +262,12 @@ class ImageBuilder:
         self,
         recipe: Recipe,
         log: BuildLog,
-        context: BytesIO,
-        arguments: Mapping[str, str],
         cancel: threading.Event,
+        **what: Any,
     ) -> None:
         try:
             interruption = self._client.build(
-                context,
-                reference=recipe.reference,
-                arguments=arguments,
-                labels={NAME_LABEL: recipe.name, HASH_LABEL: recipe.content_hash},
-                feed=log.feed,
-                cancel=cancel,
+                reference=recipe.reference, feed=log.feed, cancel=cancel, **what
             )
         except EngineTimeout as error:
             raise EngineTimeout(log.failure(str(error))) from error
@@ -290,12 +308,17 @@ class ImageBuilder:
                     )
         return reference
 
-    def _unfinished(self, name: str) -> builtins.list[dict[str, Any]]:
+    def _remove_unfinished(self, name: str) -> None:
+        while heads := self._unfinished(name):
+            for image in heads:
+                self._client.remove_image(image["Id"])
+
+    def _unfinished(self, name: str, *labels: str) -> builtins.list[dict[str, Any]]:
         """List the untagged last images of the image's builds.
 
         A finished image is not among them: an untagged one that has its labels is likely somebody's own, built on it.
         """
-        found = self._client.images(label=f"{BUILD_LABEL}={name}", dangling=True)
+        found = self._client.images(label=[f"{BUILD_LABEL}={name}", *labels], dangling=True)
         return [
             image
             for image in found
@@ -309,24 +332,24 @@ class ImageBuilder:
         with suppress(EngineError):  # a container still uses it
             self._client.remove_image(reference)
 
-    def _clear_away(self, log: BuildLog, before: set[str]) -> None:
-        """Remove what a build that was cut short has made so far."""
+    def _clear_away(self, log: BuildLog, before: Collection[str], *labels: str) -> None:
+        """Remove the unfinished images that a build has made so far, or those that have more labels."""
         with suppress(EngineError):
             for container in log.containers:  # the engine ends the step itself once nobody listens
                 self._client.wait_removed(container)
             while True:
-                ids = [image["Id"] for image in self._unfinished(log.image)]
+                ids = [image["Id"] for image in self._unfinished(log.image, *labels)]
                 new = [image for image in ids if image not in before and log.made(image)]
                 for image in new:
                     self._client.remove_image(image)
                 if not new:
                     return
 
-    def _run_checks(self, recipe: Recipe) -> builtins.list[Check]:
+    def _run_checks(self, reference: str, recipe: Recipe) -> builtins.list[Check]:
         script = "".join(each.files.get("verify", b"").decode() for each in recipe.lineage)
         command = ["timeout", str(_CHECKS_LIMIT_S), "sh", "-c", f"{script}\necho ok ran all of its checks"]
         try:
-            said = self._client.run(recipe.reference, command, limit_s=_CHECKS_LIMIT_S + 10, **_HARDENED)
+            said = self._client.run(reference, command, limit_s=_CHECKS_LIMIT_S + 10, **_HARDENED)
         except EngineTimeout as error:
             return [Check("ran all of its checks", ok=False, detail=str(error))]
         checks = reported_checks(said)
@@ -339,36 +362,3 @@ def _our_tags(image: Mapping[str, Any], *names: str) -> list[str]:
     """Pick the tags that builds gave; an image that somebody built on ours has our labels, but not our tags."""
     ours = tuple(f"{REPOSITORY_PREFIX}{name}:" for name in names)
     return [tag for tag in image["RepoTags"] or () if tag.startswith(ours)]
-
-
-def _context(recipe: Recipe, certificates: bytes) -> BytesIO:
-    """Pack the build context; every stage gets a label, so that whatever is left of it can be found."""
-    lines = []
-    for line in recipe.dockerfile.splitlines():
-        lines.append(line)
-        if line.upper().startswith("FROM "):
-            lines.append(f"LABEL {BUILD_LABEL}={recipe.name}")
-    files = {**recipe.files, "build-ca.crt": certificates, "Dockerfile": "\n".join([*lines, ""]).encode()}
-    packed = BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for path, data in sorted(files.items()):
-            entry = tarfile.TarInfo(path)
-            entry.size, entry.mode = len(data), 0o644
-            tar.addfile(entry, BytesIO(data))
-    packed.seek(0)
-    return packed
-
-
-def _arguments(recipe: Recipe, rootfs: str) -> dict[str, str]:
-    """Return what the build is told of this machine: proxy and index, and what the image starts from."""
-    arguments = {key: os.environ[key] for key in _PROXY_ARGUMENTS if key in os.environ}
-    for key in _INDEX_ARGUMENTS:
-        # The build has none of this machine's files.
-        urls = [url for url in os.environ.get(key, "").split() if not url.startswith("file:")]
-        if urls and f"\nARG {key}\n" in recipe.dockerfile:
-            arguments[key] = " ".join(urls)
-    if recipe.base:
-        arguments["BASE"] = recipe.base.reference
-    if rootfs:
-        arguments["ROOTFS"] = rootfs
-    return arguments

@@ -8,11 +8,12 @@ from typing import Final
 import msgspec
 
 from aeolus_sandbox.guest.executions import Execution, Executions
-from aeolus_sandbox.guest.frames import Done, FrameError, KernelDied, Ready
-from aeolus_sandbox.guest.kernel_client import KernelConnection, Message
+from aeolus_sandbox.guest.frames import Done, Execute, FrameError, InputReply, KernelDied, Ready
+from aeolus_sandbox.guest.kernel_client import ANNOUNCEMENT, KernelConnection, Message
 from aeolus_sandbox.guest.kernel_messages import OutputLines, ReplyContent, error_line, safe_line
 from aeolus_sandbox.guest.kernel_process import KernelProcess
 from aeolus_sandbox.guest.pipes import ReplyWriter
+from aeolus_sandbox.guest.questions import Questions
 
 _HALF_ENDED_S: Final = 2.0
 """How long the second sign of a cell's end may lag behind the first and behind the last output."""
@@ -30,6 +31,7 @@ class CellRunner:
     def __init__(self, replies: ReplyWriter) -> None:
         self._replies = replies
         self._executions = Executions()
+        self._questions = Questions(self._executions, replies)
         self._lines = OutputLines()
         self._process: KernelProcess | None = None
         self._connection: KernelConnection | None = None
@@ -37,12 +39,17 @@ class CellRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._last_output = 0.0
 
-    def execute(self, op: int, code: str) -> None:
+    def execute(self, request: Execute) -> None:
         """Queue a cell."""
-        if self._executions.add(op, code):
+        if self._executions.add(request):
             self._begin_next()
         else:
-            self._replies.post(Done(op=op, status="refused", message="too many cells wait already"))
+            self._replies.post(Done(op=request.op, status="refused", message="too many cells wait already"))
+
+    def answer(self, reply: InputReply) -> None:
+        """Answer a question of the cell that runs; without one, do nothing."""
+        if self._connection:
+            self._questions.answer(reply, self._connection)
 
     def interrupt(self, op: int) -> None:
         """Interrupt the cell of that operation, or, for 0, the one that runs; else do nothing."""
@@ -50,8 +57,8 @@ class CellRunner:
         if current and op in (0, current.op):
             current.interrupted = True
             # A kernel ignores the signal until it has begun with the cell: then `_note_begun` sends it.
-            if current.begun and self._process:
-                self._process.send_signal(signal.SIGINT)
+            if current.begun:
+                self._send_interrupt()
         elif op and self._executions.withdraw(op):
             self._replies.post(Done(op=op, status="aborted", message="interrupted before it ran"))
 
@@ -64,6 +71,7 @@ class CellRunner:
         async with asyncio.TaskGroup() as pumps:
             pumps.create_task(self._pump_output(connection))
             pumps.create_task(self._pump_replies(connection))
+            pumps.create_task(self._questions.pump(connection))
 
     async def conclude(self, process: KernelProcess, *, killed: bool) -> None:
         """Report the end of a kernel that ended or was killed, after all that it had still said."""
@@ -117,6 +125,8 @@ class CellRunner:
             if own and message.kind == "status":
                 own.idle = own.idle or _says_idle(message)
                 ended = own if own.idle else ended
+            elif own and message.kind == ANNOUNCEMENT:
+                self._questions.announced(own)
             else:
                 self._add_output(message, own)
         self._replies.post_lines(self._lines.take())
@@ -141,8 +151,12 @@ class CellRunner:
         if execution.begun or message.kind == "status":
             return
         execution.begun = True
-        if execution.interrupted and self._process:
-            self._process.send_signal(signal.SIGINT)
+        if execution.interrupted:
+            self._send_interrupt()
+
+    def _send_interrupt(self) -> None:
+        if self._process and self._connection:
+            self._connection.interrupt(self._process)
 
     def _handle_replies(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -161,7 +175,7 @@ class CellRunner:
     def _begin_next(self) -> None:
         execution = self._executions.take_next()
         if execution and self._connection:
-            self._executions.sent(execution, self._connection.execute(execution.code))
+            self._executions.sent(execution, self._connection.execute(execution.request))
 
     def _end_if_ended(self, execution: Execution) -> None:
         if execution.ended:

@@ -4,6 +4,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
+from aeolus_sandbox.guest.frames import Execute
 from aeolus_sandbox.guest.kernel_messages import ReplyContent
 
 MAX_WAITING: Final = 1000
@@ -15,16 +16,24 @@ _OPS_REMEMBERED: Final = 1000
 class Execution:
     """One cell on its way."""
 
-    op: int
-    code: str
+    request: Execute
     message_id: str = ""
     begun: bool = False
     """The kernel has begun with it: from here on an interrupt reaches it."""
     interrupted: bool = False
     error_shown: bool = False
+    questions: int = 0
+    """How many lines of input it waits for."""
+    question_announced: bool = False
+    """The kernel has said on the output channel that it asks."""
     idle: bool = False
     """The kernel has said on the output channel that it is done."""
     reply: ReplyContent | None = None
+
+    @property
+    def op(self) -> int:
+        """The operation that it belongs to."""
+        return self.request.op
 
     @property
     def half_ended(self) -> bool:
@@ -55,11 +64,11 @@ class Executions:
         self._waiting: deque[Execution] = deque()
         self._ops: OrderedDict[str, int] = OrderedDict()
 
-    def add(self, op: int, code: str) -> bool:
+    def add(self, request: Execute) -> bool:
         """Append a cell; False when too many wait."""
         if len(self._waiting) >= MAX_WAITING:
             return False
-        self._waiting.append(Execution(op, code))
+        self._waiting.append(Execution(request))
         return True
 
     def take_next(self) -> Execution | None:

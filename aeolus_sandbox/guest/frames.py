@@ -17,7 +17,11 @@ MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 MAX_TEXT_CHARACTERS: Final = 64 * 1024
 """The longest text that a guest puts into one `Stream` frame."""
 FILE_PIECE_BYTES: Final = 256 * 1024
-"""How much of a file one `WriteFile` frame carries."""
+"""How much of a file one `WriteFile` or `FilePiece` frame carries."""
+MAX_CHANGES: Final = 1000
+"""How many files one `Changes` frame names."""
+HEAD_BYTES: Final = 64
+"""How much of a file's beginning a `FileChange` shows."""
 
 T = TypeVar("T")
 
@@ -41,6 +45,19 @@ class Execute(Frame, tag="execute", frozen=True):
 
     op: Op
     code: str
+    allow_stdin: bool = False
+    """Whether its questions are passed on (`InputRequest`); else they get the end of input, or an error."""
+    chart_data: bool = False
+    """Whether figures come with the data in them, from kernels that can tell."""
+
+
+class InputReply(Frame, tag="input_reply", frozen=True):
+    """Answer a question of a cell; without a question that waits, it does nothing."""
+
+    op: Op
+    """The operation of the cell."""
+    text: str | None
+    """The line without its end; None is the end of input."""
 
 
 class Interrupt(Frame, tag="interrupt", frozen=True):
@@ -67,11 +84,32 @@ class WriteFile(Frame, tag="write_file", frozen=True):
     last: bool
 
 
+class ListChanges(Frame, tag="list_changes", frozen=True):
+    """Say which files were changed since this was last asked; answered by `Changes`."""
+
+    op: Op
+
+
+class ReadFile(Frame, tag="read_file", frozen=True):
+    """Read a file below the working directory; answered by `FilePiece`s and a `Done`. `Interrupt` ends it early."""
+
+    op: Op
+    path: str
+    max_bytes: int
+    """A larger file is refused before any of it is sent."""
+
+
+class Ping(Frame, tag="ping", frozen=True):
+    """Say that the guest is there; answered by `Done`."""
+
+    op: Op
+
+
 class Shutdown(Frame, tag="shutdown", frozen=True):
     """End the kernel and the guest; so does end of input."""
 
 
-Request = Execute | Interrupt | KillKernel | WriteFile | Shutdown
+Request = Execute | InputReply | Interrupt | KillKernel | WriteFile | ListChanges | ReadFile | Ping | Shutdown
 
 # Replies: guest to host.
 
@@ -102,6 +140,8 @@ class Display(Frame, tag="display", frozen=True):
     metadata: dict[str, Any]
     display_id: str | None = None
     update: bool = False
+    omitted: dict[str, int] = {}
+    """Types that were left out for their size or their depth, with their size as JSON in bytes (0: not known)."""
 
 
 class Result(Frame, tag="result", frozen=True):
@@ -111,6 +151,8 @@ class Result(Frame, tag="result", frozen=True):
     data: dict[str, Any]
     metadata: dict[str, Any]
     execution_count: int | None = None
+    omitted: dict[str, int] = {}
+    """As in `Display`."""
 
 
 class Error(Frame, tag="error", frozen=True):
@@ -120,6 +162,17 @@ class Error(Frame, tag="error", frozen=True):
     name: str
     value: str
     traceback: list[str]
+    truncated: bool = False
+    """Whether something of it was left out."""
+
+
+class InputRequest(Frame, tag="input_request", frozen=True):
+    """A cell asks for a line of input, and waits for `InputReply`."""
+
+    op: Op
+    prompt: str
+    password: bool = False
+    """Whether the answer should not be shown."""
 
 
 class Done(Frame, tag="done", frozen=True):
@@ -129,6 +182,36 @@ class Done(Frame, tag="done", frozen=True):
     status: str
     """`ok`, `error`, `interrupted`, `aborted` (not run) or `refused` (the request was wrong)."""
     message: str = ""
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was changed."""
+
+    path: str
+    """Relative to the working directory."""
+    change: str
+    """`created`, `modified` or `deleted`."""
+    size_bytes: int = 0
+    head: bytes = b""
+    """How the file begins."""
+
+
+class Changes(Frame, tag="changes", frozen=True):
+    """Which files were changed, at most `MAX_CHANGES` of them."""
+
+    op: Op
+    files: list[FileChange]
+    left_out: int = 0
+    """How many more were found than are named."""
+    complete: bool = True
+    """Whether the whole workspace was looked through."""
+
+
+class FilePiece(Frame, tag="file_piece", frozen=True):
+    """The next piece of a file that is read."""
+
+    op: Op
+    data: bytes
 
 
 class KernelDied(Frame, tag="kernel_died", frozen=True):
@@ -149,7 +232,9 @@ class Fault(Frame, tag="fault", frozen=True):
     message: str
 
 
-Reply = Ready | Stream | Display | Result | Error | Done | KernelDied | Fault
+Reply = (
+    Ready | Stream | Display | Result | Error | InputRequest | Done | Changes | FilePiece | KernelDied | Fault
+)
 
 _encoder = msgspec.json.Encoder()
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -21,12 +21,17 @@ from typing import Final, assert_never
 from aeolus_sandbox.guest import kernel_client
 from aeolus_sandbox.guest.cell_runner import CellRunner
 from aeolus_sandbox.guest.frames import (
+    Done,
     Execute,
     Fault,
     FrameError,
+    InputReply,
     Interrupt,
     KillKernel,
     LineSplitter,
+    ListChanges,
+    Ping,
+    ReadFile,
     Request,
     Shutdown,
     WriteFile,
@@ -37,7 +42,7 @@ from aeolus_sandbox.guest.kernel_process import adopt_orphans
 from aeolus_sandbox.guest.kernel_supervisor import KernelSupervisor, NoKernelError
 from aeolus_sandbox.guest.languages import LANGUAGES
 from aeolus_sandbox.guest.pipes import ReplyWriter, RequestReader
-from aeolus_sandbox.guest.workspace_files import WorkspaceFiles
+from aeolus_sandbox.guest.workspace import Workspace
 
 EXIT_OK: Final = 0
 EXIT_MALFORMED: Final = 2
@@ -56,7 +61,7 @@ class KernelHost:
         self._splitter = LineSplitter()
         self._requests = RequestReader(requests_fd, self._take_data, self._stop)
         self._replies = ReplyWriter(replies_fd, on_broken=self._stop)
-        self._files = WorkspaceFiles(".")
+        self._workspace = Workspace(".", self._replies)
         self._context = kernel_client.open_context()
         self._cells = CellRunner(self._replies)
         self._kernels = KernelSupervisor(language, self._cells, self._context)
@@ -76,8 +81,10 @@ class KernelHost:
     async def _supervise(self) -> int:
         async with asyncio.TaskGroup() as group:
             supervisor = group.create_task(self._run_kernels())
+            files = group.create_task(self._workspace.run())
             exit_code = await self._exit_code
             supervisor.cancel()
+            files.cancel()
         return exit_code
 
     async def _run_kernels(self) -> None:
@@ -99,15 +106,18 @@ class KernelHost:
     def _serve(self, request: Request) -> None:
         match request:
             case Execute():
-                self._cells.execute(request.op, request.code)
+                self._cells.execute(request)
+            case InputReply():
+                self._cells.answer(request)
             case Interrupt():
-                self._cells.interrupt(request.op)
+                if not self._workspace.interrupt(request.op):
+                    self._cells.interrupt(request.op)
             case KillKernel():
                 self._kernels.kill_kernel()
-            case WriteFile():
-                done = self._files.write(request)
-                if done:
-                    self._replies.post_lines(safe_line(done))
+            case WriteFile() | ListChanges() | ReadFile():
+                self._workspace.serve(request)
+            case Ping():
+                self._replies.post(Done(op=request.op, status="ok"))
             case Shutdown():
                 self._stop()
             case _:
@@ -138,7 +148,7 @@ class KernelHost:
                 async with asyncio.timeout(_LAST_WORDS_S):
                     await self._replies.wait_flushed()
         self._replies.close()
-        self._files.close()
+        self._workspace.close()
         self._context.destroy(linger=0)
 
 

@@ -24,7 +24,10 @@ MAX_DEPTH: Final = 64
 MAX_TRACEBACK_LINES: Final = 100
 MAX_ERROR_CHARACTERS: Final = 16 * 1024
 """The longest error value and the longest line of a traceback."""
+MAX_MIME_CHARACTERS: Final = 255
+"""The longest name of a type (RFC 6838, section 4.2)."""
 _NOTES_SHOWN: Final = 10
+_OMITTED_SHOWN: Final = 32
 
 
 class StreamContent(msgspec.Struct):
@@ -144,11 +147,13 @@ def safe_line(frame: Frame) -> bytes:
 def error_line(error: ErrorContent, op: int) -> bytes:
     """Return an error as a line, with overlong parts cut."""
     lines = error.traceback
+    longest = max(map(len, (error.ename, error.evalue, *lines)))
+    truncated = len(lines) > MAX_TRACEBACK_LINES or longest > MAX_ERROR_CHARACTERS
     if len(lines) > MAX_TRACEBACK_LINES:
         half = MAX_TRACEBACK_LINES // 2
         lines = [*lines[:half], f"[{len(lines) - 2 * half} entries left out]", *lines[-half:]]
-    frame = Error(op=op, name=_cut(error.ename), value=_cut(error.evalue), traceback=[*map(_cut, lines)])
-    return safe_line(frame)
+    name, value, *traceback = map(_cut, (error.ename, error.evalue, *lines))
+    return safe_line(Error(op=op, name=name, value=value, traceback=traceback, truncated=truncated))
 
 
 def bundle_line(frame: Display | Result) -> bytes:
@@ -167,34 +172,35 @@ def _without_deep_values(frame: Display | Result) -> Display | Result:
     metadata = {} if _is_deep(frame.metadata) else frame.metadata
     deep = [mime for mime, value in frame.data.items() if not isinstance(value, str) and _is_deep(value)]
     notes = [f"{mime[:100]} left out: nested deeper than {MAX_DEPTH} levels" for mime in deep]
-    return _replaced(frame, left_out=deep, notes=notes, metadata=metadata)
+    return _replaced(frame, omitted=dict.fromkeys(deep, 0), notes=notes, metadata=metadata)
 
 
 def _without_large_values(frame: Display | Result) -> Display | Result:
     sizes = {mime: _json_bytes(mime) + _json_bytes(value) for mime, value in frame.data.items()}
     metadata = {} if _json_bytes(frame.metadata) > MAX_METADATA_BYTES else frame.metadata
     room = MAX_FRAME_BYTES - 2 * MAX_METADATA_BYTES
-    left_out: list[str] = []
+    left_out: dict[str, int] = {}
     for mime in sorted(sizes, key=sizes.__getitem__, reverse=True):
         if sizes[mime] <= MAX_ENTRY_BYTES and sum(sizes.values()) <= room:
             break
-        left_out.append(mime)
+        left_out[mime] = sizes[mime]
         room += sizes[mime]
-    notes = [f"{mime[:100]} left out: {sizes[mime] / 2**20:.1f} MiB is too large" for mime in left_out]
-    return _replaced(frame, left_out=left_out, notes=notes, metadata=metadata)
+    notes = [f"{mime[:100]} left out: {size / 2**20:.1f} MiB is too large" for mime, size in left_out.items()]
+    return _replaced(frame, omitted=left_out, notes=notes, metadata=metadata)
 
 
 def _replaced(
-    frame: Display | Result, *, left_out: list[str], notes: list[str], metadata: dict[str, Any]
+    frame: Display | Result, *, omitted: dict[str, int], notes: list[str], metadata: dict[str, Any]
 ) -> Display | Result:
-    if not left_out and metadata is frame.metadata:
+    if not omitted and metadata is frame.metadata:
         return frame
-    data = {mime: value for mime, value in frame.data.items() if mime not in set(left_out)}
+    data = {mime: value for mime, value in frame.data.items() if mime not in omitted}
     if notes:
         more = [f"and {len(notes) - _NOTES_SHOWN} more"] if len(notes) > _NOTES_SHOWN else []
         plain = [data["text/plain"]] if isinstance(data.get("text/plain"), str) else []
         data["text/plain"] = "\n".join([*plain, *(f"[{note}]" for note in [*notes[:_NOTES_SHOWN], *more])])
-    return msgspec.structs.replace(frame, data=data, metadata=metadata)
+    named = {mime[:MAX_MIME_CHARACTERS]: size for mime, size in [*omitted.items()][:_OMITTED_SHOWN]}
+    return msgspec.structs.replace(frame, data=data, metadata=metadata, omitted=frame.omitted | named)
 
 
 def _is_deep(value: object) -> bool:

@@ -7,13 +7,15 @@ heartbeats call a slow kernel dead.
 import asyncio
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from aeolus_sandbox.guest.console import Console
 from aeolus_sandbox.guest.kernel_runtime import KernelRuntime
 from aeolus_sandbox.guest.languages import KernelCommand
 from aeolus_sandbox.guest.memory_events import memory_kills
@@ -40,33 +42,39 @@ class KernelProcess:
         self._loop = asyncio.get_running_loop()
         self._stderr = b""
         self._memory_kills_before = memory_kills()
+        self._out_of_memory_words = command.out_of_memory_words
+        self.console: Console | None = None
+        """What it prints, where that is its output; then whoever reads the messages reads this too."""
         argv = [part.replace("{connection_file}", str(runtime.connection_file)) for part in command.argv]
-        self._stderr_fd, write_end = os.pipe()
-        os.set_blocking(self._stderr_fd, False)
-        try:
+        environment = runtime.environment(command.environment)
+        with ExitStack() as write_ends, ExitStack() as on_failure:
+            self._stderr_fd, stderr_end = _open_pipe(write_ends, on_failure)
+            stdout_end = subprocess.DEVNULL
+            if command.has_console:
+                stdout_fd, stdout_end = _open_pipe(write_ends, on_failure)
+                environment["AEOLUS_MARK"] = key = secrets.token_hex(8)
+                self.console = Console(stdout_fd, self._stderr_fd, key, self._note_stderr)
             self._popen = subprocess.Popen(  # noqa: S603 - argv comes from the table of languages
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=write_end,
-                env=runtime.environment(command.environment),
+                stdout=stdout_end,
+                stderr=stderr_end,
+                env=environment,
                 start_new_session=True,
             )
-        except BaseException:
-            os.close(self._stderr_fd)
-            raise
-        finally:
-            os.close(write_end)
+            on_failure.pop_all()
         self.pid = self._popen.pid
-        self._loop.add_reader(self._stderr_fd, self._read_stderr)
+        if not self.console:
+            self._loop.add_reader(self._stderr_fd, self._read_stderr)
         # Boundary: when memory runs out, the kernel is killed and not this process, which must tell of it.
         with suppress(OSError):
             Path(f"/proc/{self.pid}/oom_score_adj").write_text("1000", encoding="ascii")
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether something was killed for memory since the process was started."""
-        return memory_kills() > self._memory_kills_before
+        """Whether something was killed for memory since the process was started, or it ended itself for that."""
+        words = self._out_of_memory_words
+        return memory_kills() > self._memory_kills_before or bool(words and words in self._stderr)
 
     @property
     def stderr_tail(self) -> str:
@@ -107,7 +115,9 @@ class KernelProcess:
             if not orphans and self.ended.is_set():
                 break
             await asyncio.sleep(_BURY_PAUSE_S)
-        if self._stderr_fd >= 0:
+        if self.console:
+            self.console.end()
+        elif self._stderr_fd >= 0:
             self._read_stderr()
             self._close_stderr()
 
@@ -129,6 +139,9 @@ class KernelProcess:
             return
         if not data:
             self._close_stderr()
+        self._note_stderr(data)
+
+    def _note_stderr(self, data: bytes) -> None:
         self._stderr = (self._stderr + data)[-_STDERR_HELD_BYTES:]
 
     def _close_stderr(self) -> None:
@@ -136,6 +149,14 @@ class KernelProcess:
             self._loop.remove_reader(self._stderr_fd)
             os.close(self._stderr_fd)
             self._stderr_fd = -1
+
+
+def _open_pipe(write_ends: ExitStack, on_failure: ExitStack) -> tuple[int, int]:
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    on_failure.callback(os.close, read_end)
+    write_ends.callback(os.close, write_end)
+    return read_end, write_end
 
 
 def adopt_orphans() -> None:

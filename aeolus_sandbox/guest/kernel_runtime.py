@@ -45,7 +45,10 @@ class KernelRuntime:
             self.connection_file.write_text(text, encoding="utf-8")
 
     def environment(self, extra: dict[str, str]) -> dict[str, str]:
-        """Return the kernel's environment: that of the guest, without what is the guest's own."""
+        """Return the kernel's environment: that of the guest, without what is the guest's own.
+
+        `{folder}` in a value of `extra` stands for the private folder.
+        """
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         if not _writable_folder(environment.get("HOME")):
             environment["HOME"] = str(Path.cwd())
@@ -53,7 +56,10 @@ class KernelRuntime:
         environment["MPLCONFIGDIR"] = self._matplotlib_folder(environment.get("MPLCONFIGDIR"))
         # ipykernel ends itself when this process is gone.
         environment["JPY_PARENT_PID"] = str(os.getpid())
-        return {**environment, **extra}
+        return {
+            **environment,
+            **{name: value.replace("{folder}", str(self.path)) for name, value in extra.items()},
+        }
 
     def remove(self) -> None:
         """Remove the folder; a second call does nothing."""

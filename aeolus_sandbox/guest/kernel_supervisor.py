@@ -52,7 +52,8 @@ class KernelSupervisor:
         while True:
             self._kill_asked = False
             process = self._process = await self._spawn()
-            connection = KernelConnection(self._context, self._runtime.connection)
+            connect = LANGUAGES[self._language].connection
+            connection = connect(self._context, self._runtime.connection, process.console)
             try:
                 ready = await _until_ended(process, self._boot(connection))
                 if ready:

@@ -1,10 +1,26 @@
-"""How often the kernel has killed something in this container for memory."""
+"""What the kernel says about this container's memory: its limit, and how often it has killed something for it."""
 
 from pathlib import Path
 from typing import Final
 
+_NO_LIMIT: Final = 2**60
+"""cgroup v1 says "no limit" by a number beyond any machine's memory."""
+
 # cgroup v2 counts in memory.events (admin-guide/cgroup-v2.rst), v1 in memory.oom_control (cgroup-v1/memory.rst).
 _COUNTERS: Final = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/memory/memory.oom_control"))
+
+_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def memory_limit_bytes() -> int | None:
+    """Return the limit; None where there is none, or it cannot be read."""
+    for path in _LIMITS:
+        try:
+            text = path.read_text("ascii").strip()
+        except OSError:
+            continue
+        return int(text) if text.isdigit() and int(text) < _NO_LIMIT else None
+    return None
 
 
 def memory_kills() -> int:

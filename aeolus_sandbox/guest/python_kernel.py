@@ -8,14 +8,24 @@ import json
 import os
 import sys
 import time
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import zmq
 from ipykernel.iostream import OutStream
+from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
+from IPython.core.formatters import BaseFormatter
 from jupyter_client import session as jupyter_session
 from jupyter_client.jsonutil import json_clean, json_default
+from traitlets import ObjectName, Unicode
 
+_TABLE_TYPE: Final = "application/vnd.dataresource+json"
+_CHART_TYPE: Final = "application/vnd.aeolus.chart+json"
+_ANNOUNCEMENT: Final = "aeolus_question"
 _FLUSH_S: Final = 0.0005
 
 
@@ -48,6 +58,92 @@ class FlushedOutStream(OutStream):
             time.sleep(_FLUSH_S)
 
 
+@cache
+def _sibling(name: str) -> ModuleType:
+    """Return a module that is a file beside this one, loaded when it is first needed and importable by nobody."""
+    spec = spec_from_file_location(f"_aeolus_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class TableFormatter(BaseFormatter):
+    """Shows DataFrames and Series as data, beside what they are shown as anyway."""
+
+    format_type = Unicode(_TABLE_TYPE)
+    print_method = ObjectName("_repr_data_resource_")
+    _return_type = dict
+
+
+class ChartFormatter(BaseFormatter):
+    """Shows the data in matplotlib's figures beside their pictures, while a cell that wants it runs."""
+
+    format_type = Unicode(_CHART_TYPE)
+    _return_type = dict
+
+    def __call__(self, obj: object) -> dict[str, Any] | None:
+        """Return the data in a figure; None for anything else."""
+        # Not as a printer for the type, which IPython removes when it chooses the formats of figures.
+        figures = sys.modules.get("matplotlib.figure")
+        if not (self.enabled and figures and isinstance(obj, figures.Figure)):
+            return None
+        chart: dict[str, Any] | None = _sibling("python_charts").chart_of(obj)
+        return chart
+
+
+class PythonKernel(IPythonKernel):
+    """ipykernel that shows tables and charts as data too."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Add the types to those that objects are shown in."""
+        super().__init__(**settings)  # type: ignore[no-untyped-call]
+        formatter: Any = self.shell.display_formatter  # type: ignore[union-attr]
+        tables: Any = TableFormatter(parent=formatter)
+        self._charts = ChartFormatter(parent=formatter, enabled=False)
+        # By name, so that nothing is imported; the second module is that of pandas before version 3.
+        for module in ("pandas", "pandas.core.frame"):
+            tables.for_type_by_name(module, "DataFrame", _table)
+        for module in ("pandas", "pandas.core.series"):
+            tables.for_type_by_name(module, "Series", _table)
+        # Last: once a figure has been drawn, its ticks are where the picture shows them.
+        formatter.formatters |= {_TABLE_TYPE: tables, _CHART_TYPE: self._charts}
+
+    async def do_execute(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool = True,
+        user_expressions: dict[str, Any] | None = None,
+        allow_stdin: bool = False,
+        *,
+        cell_meta: dict[str, Any] | None = None,
+        cell_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Run a cell; its metadata says whether the data in figures is wanted."""
+        self._charts.enabled = bool((cell_meta or {}).get("aeolus_chart_data"))
+        reply: dict[str, Any] = await super().do_execute(  # type: ignore[no-untyped-call]
+            code, silent, store_history, user_expressions, allow_stdin, cell_meta=cell_meta, cell_id=cell_id
+        )
+        return reply
+
+    def _input_request(self, prompt: str, ident: Any, parent: Any, password: bool = False) -> str:
+        """Ask for a line, and say so on the output channel, behind all that was printed."""
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        self.session.send(  # type: ignore[union-attr]
+            self.iopub_socket, _ANNOUNCEMENT, {}, parent, ident=_ANNOUNCEMENT.encode()
+        )
+        return super()._input_request(prompt, ident, parent, password)
+
+
+def _table(data: object) -> dict[str, Any] | None:
+    resource: dict[str, Any] | None = _sibling("python_tables").data_resource(data)
+    return resource
+
+
 class PythonKernelApp(IPKernelApp):
     """ipykernel with an output socket that waits for a slow reader, where ipykernel's drops messages."""
 
@@ -71,6 +167,7 @@ def main() -> None:
     switches = [
         "--IPythonKernel._execute_sleep=0",
         f"--IPKernelApp.outstream_class={__name__}.FlushedOutStream",
+        f"--IPKernelApp.kernel_class={__name__}.PythonKernel",
     ]
     PythonKernelApp.launch_instance([*sys.argv[1:], *switches])
 

@@ -1,14 +1,16 @@
 """What a tool gets from the manager when it starts: its limits, and the way to its containers."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.sandboxes.kept import KeptStore
+from aeolus_sandbox.sandboxes.kept_sessions import kept_key
 from aeolus_sandbox.sandboxes.launcher import Launcher
 from aeolus_sandbox.sandboxes.lease import Lease
+from aeolus_sandbox.sandboxes.preparation import PackageImages, PreparedImage
 from aeolus_sandbox.streaming.filters import Filter, FilterChain, TextFilter
 from aeolus_sandbox.streaming.sandbox import Process, Sandbox
 from aeolus_sandbox.streaming.tool import IsolationMode, Kept, ToolContext
@@ -26,6 +28,7 @@ class SandboxContext:
         launcher: Callable[[], Awaitable[Launcher]],
         kept: KeptStore,
         namespace: str,
+        images: PackageImages,
         filters: Sequence[Filter] = (),
     ) -> None:
         self.session_id = lease.session_id
@@ -35,6 +38,7 @@ class SandboxContext:
         self._launcher = launcher
         self._kept = kept
         self._namespace = namespace
+        self._images = images
         self._filters = filters
         self._borrowed = AsyncExitStack()
 
@@ -50,6 +54,11 @@ class SandboxContext:
         launcher = await self._launcher()
         return await launcher.run(profile, self.limits, self._lease)
 
+    def prepare_image(self, image: str, packages: Sequence[str]) -> PreparedImage:
+        """Return an image with packages on top; see `ToolContext.prepare_image`."""
+        self._check_isolation()
+        return self._images.prepare(image, packages)
+
     def text_filter(self) -> TextFilter:
         """Return the session's filters; see `ToolContext.text_filter`."""
         return FilterChain(self._filters)
@@ -57,8 +66,12 @@ class SandboxContext:
     async def keep(self, key: str, make: Callable[[ToolContext], Awaitable[Kept]]) -> Kept:
         """Return what is kept under a key; see `ToolContext.keep`."""
         self._check_isolation()
-        borrowed = self._kept.borrow(f"{self._namespace}:{key}", lambda lease: make(self._with(lease)))
+        borrowed = self._kept.borrow(kept_key(self._namespace, key), lambda lease: make(self._with(lease)))
         return await self._borrowed.enter_async_context(borrowed)
+
+    def lend(self, key: str) -> AbstractAsyncContextManager[Kept]:
+        """Lend what is kept under a key; see `ToolContext.lend`."""
+        return self._kept.lend(kept_key(self._namespace, key))
 
     async def aclose(self) -> None:
         """Give back what was borrowed, and remove the session's own containers.
@@ -77,6 +90,7 @@ class SandboxContext:
             launcher=self._launcher,
             kept=self._kept,
             namespace=self._namespace,
+            images=self._images,
             filters=self._filters,
         )
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from aeolus_sandbox.background import BackgroundTasks
@@ -16,6 +17,7 @@ from aeolus_sandbox.sandboxes.kept import KeptStore
 from aeolus_sandbox.sandboxes.launcher import Launcher
 from aeolus_sandbox.sandboxes.lease import Lease
 from aeolus_sandbox.sandboxes.owner import Owner
+from aeolus_sandbox.sandboxes.preparation import PackageImages
 from aeolus_sandbox.sandboxes.reaper import Reaped, Reaper
 from aeolus_sandbox.streaming.filters import Filter
 from aeolus_sandbox.streaming.tool import IsolationMode
@@ -31,11 +33,21 @@ _SECCOMP_PROFILE: Final = "default.json"
 class SandboxHost:
     """Gives sessions their contexts, and leaves no container behind."""
 
-    def __init__(self, engine: Engine, *, tasks: BackgroundTasks, kept_idle_s: float, max_kept: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        tasks: BackgroundTasks,
+        kept_idle_s: float,
+        kept_lifetime_s: float,
+        max_kept: int,
+        locks: Path,
+    ) -> None:
         self.owner = str(Owner.this_process())
-        self.kept = KeptStore(tasks, idle_s=kept_idle_s, max_kept=max_kept)
+        self.kept = KeptStore(tasks, idle_s=kept_idle_s, lifetime_s=kept_lifetime_s, max_kept=max_kept)
         self._engine = engine
         self._tasks = tasks
+        self._images = PackageImages(engine, tasks, locks=locks)
         self._reaper = Reaper(engine)
         self._launcher: Launcher | None = None
         self._preparing = asyncio.Lock()
@@ -64,6 +76,7 @@ class SandboxHost:
             launcher=self._prepared_launcher,
             kept=self.kept,
             namespace=namespace,
+            images=self._images,
             filters=filters,
         )
         self._unreleased.add(context)

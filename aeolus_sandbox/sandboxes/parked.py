@@ -17,11 +17,11 @@ from aeolus_sandbox.sandboxes.launch_line import (
 )
 from aeolus_sandbox.sandboxes.process import ContainerProcess
 from aeolus_sandbox.streaming.sandbox import DEFAULT_COLS, DEFAULT_ROWS
+from aeolus_sandbox.streaming.source_file import SourceFile
 
 READY_TIMEOUT_S: Final = 60.0
 """How long a container may take from its start to its ready byte."""
 _NOT_FOUND_CODE: Final = 127
-_FILE_PIECE_BYTES: Final = 256 * 1024
 
 
 class TerminalNotParkable(ShellMissing):
@@ -69,7 +69,7 @@ class ParkedContainer:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        files: Sequence[tuple[str, bytes]] = (),
+        files: Sequence[SourceFile] = (),
         cols: int = DEFAULT_COLS,
         rows: int = DEFAULT_ROWS,
     ) -> ContainerProcess:
@@ -78,7 +78,7 @@ class ParkedContainer:
             argv,
             env=env or {},
             cwd=cwd or WORKSPACE,
-            files=[(path, len(data)) for path, data in files],
+            files=[(file.path, file.size_bytes) for file in files],
             size=(cols, rows) if self._tty else None,
         )
         if self._used:
@@ -87,9 +87,9 @@ class ParkedContainer:
         self._used = True
         try:
             await self._container.stream.write(line)
-            for _, data in files:
-                for start in range(0, len(data), _FILE_PIECE_BYTES):
-                    await self._container.stream.write(data[start : start + _FILE_PIECE_BYTES])
+            for file in files:
+                async for piece in file.pieces():
+                    await self._container.stream.write(piece)
             if files and self._tty:
                 await self._container.stream.write(FILES_END)
         except SessionClosed as error:
@@ -120,7 +120,7 @@ class DirectContainer:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        files: Sequence[tuple[str, bytes]] = (),
+        files: Sequence[SourceFile] = (),
         cols: int = DEFAULT_COLS,
         rows: int = DEFAULT_ROWS,
     ) -> ContainerProcess:

@@ -1,10 +1,11 @@
 """What a tool sees of its container; implemented by `sandboxes`, and by fakes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from aeolus_sandbox.exit_status import ExitStatus, Stop
 from aeolus_sandbox.pieces import Piece
+from aeolus_sandbox.streaming.source_file import SourceFile
 from aeolus_sandbox.streaming.stdin import UnixSignal
 
 DEFAULT_COLS = 80
@@ -62,6 +63,30 @@ class Process(Protocol):
         ...
 
 
+class ImagePreparation(Protocol):
+    """An image that is found or built: an iterator over news of the build, which ends when the image is there.
+
+    Nothing happens before the first step.
+    """
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        """Return itself."""
+        ...
+
+    async def reference(self) -> str:
+        """Wait for the image and return its reference.
+
+        Raises:
+            ImageBuildFailed: The packages cannot be installed, with what the installer says.
+            EngineError: The engine does not answer, or not in time.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Stop the build, which clears away what it has made; without effect when it is done."""
+        ...
+
+
 class Sandbox(Protocol):
     """A parked container: takes one program, once."""
 
@@ -71,7 +96,7 @@ class Sandbox(Protocol):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        files: Sequence[tuple[str, bytes]] = (),
+        files: Sequence[SourceFile] = (),
         cols: int = DEFAULT_COLS,
         rows: int = DEFAULT_ROWS,
     ) -> Process:
@@ -81,12 +106,13 @@ class Sandbox(Protocol):
             argv: The program and its arguments.
             env: Variables to add to the image's.
             cwd: The working directory; None: the workspace.
-            files: Path below the workspace and content of each file to write before.
+            files: What to write below the workspace before.
             cols: Columns of the terminal, where there is one.
             rows: Rows of the terminal.
 
         Raises:
-            ConfigurationError: An argument cannot be passed to a program, such as one with a zero byte.
+            ConfigurationError: An argument cannot be passed to a program, such as one with a zero byte; or a file
+                was changed while it was sent.
             ShellMissing: The image has no `sh`, which the program or the files need.
             LaunchFailed: The container is not there any more.
         """

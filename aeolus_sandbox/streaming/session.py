@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Final, Generic, Self
 
 from aeolus_sandbox.errors import (
@@ -21,11 +22,12 @@ from aeolus_sandbox.streaming.chunks import C, ChunkCodec
 from aeolus_sandbox.streaming.clock import SessionClock
 from aeolus_sandbox.streaming.filters import Filter
 from aeolus_sandbox.streaming.filters.chunk_filter import ChunkFilter, filtered_model
+from aeolus_sandbox.streaming.held_files import FETCHED_BYTES, HeldFiles
 from aeolus_sandbox.streaming.policies import ContextWindow, Policy, PolicyContext
 from aeolus_sandbox.streaming.services import RunRecord, SessionServices
 from aeolus_sandbox.streaming.spool import Spool
 from aeolus_sandbox.streaming.stdin import StdinEvent
-from aeolus_sandbox.streaming.tool import F, StreamingToolHandle
+from aeolus_sandbox.streaming.tool import PREPARATION_LIMIT_S, F, StreamingToolHandle
 
 _logger = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class StreamingToolSession(Generic[C, F]):
         self._final: F | None = None
         self._is_recorded = False
         self._error: BaseException | None = None
+        self._files = HeldFiles(lambda: handle.files, services.tasks)
         self._ended = asyncio.Event()
         self._released = asyncio.Event()
         self._view = policy.view(
@@ -90,7 +93,12 @@ class StreamingToolSession(Generic[C, F]):
                 approvals=services.approvals,
             ),
         )
-        self._clock = SessionClock(limits, may_pause_s=policy.may_pause_s, over=self._begin_stop)
+        preparation_s = 0.0 if handle.prepared is None else PREPARATION_LIMIT_S
+        self._clock = SessionClock(
+            limits, may_pause_s=policy.may_pause_s + preparation_s, over=self._begin_stop
+        )
+        if handle.prepared is not None:
+            self._tasks.start(self._stand_still_until(handle.prepared), name=f"prepare session {session_id}")
         self._life = self._tasks.start(self._live(), name=f"session {session_id}")
 
     async def __aenter__(self) -> Self:
@@ -204,6 +212,40 @@ class StreamingToolSession(Generic[C, F]):
         """
         return await self._spool.read_range(start, end)
 
+    async def read_artifact(self, path: str, *, max_bytes: int = FETCHED_BYTES) -> bytes:
+        """Wait for the tool's end and return the content of a file of its workspace, which no filter has seen.
+
+        A session's own container is held for this until the session is closed, but not for long (`HOLD_S`); one that
+        is kept under a `session_id` gives its files out as long as it lives.
+
+        Raises:
+            ConfigurationError: The path is not one of a file below the workspace.
+            ArtifactError: There is no such file, it is larger than `max_bytes`, or the workspace is gone.
+            SessionError: The container was lost, or is not kept any more.
+        """
+        await self._ended.wait()
+        return await self._files.read(path, max_bytes=max_bytes)
+
+    async def save_artifact(self, path: str, to: Path, *, max_bytes: int | None = None) -> int:
+        """Wait for the tool's end, stream a file of its workspace to a file of the host, and return its size in bytes.
+
+        The file appears under its name when it is whole, in the place of one that was there.
+
+        Args:
+            path: The file, relative to the workspace.
+            to: The name of the file to write; its folder must be there.
+            max_bytes: The largest size to accept; None: the `disk_bytes` of the session.
+
+        Raises:
+            ConfigurationError: The path is not one of a file below the workspace.
+            ArtifactError: There is no such file, it is larger than `max_bytes`, or the workspace is gone.
+            SessionError: The container was lost, or is not kept any more.
+            OSError: The host's file cannot be written.
+        """
+        await self._ended.wait()
+        limit = int(self.limits.disk_bytes) if max_bytes is None else max_bytes
+        return await self._files.save(path, to, max_bytes=limit)
+
     async def aclose(self) -> None:
         """End the tool if it still runs, and let go of everything; the result stays available."""
         self._closed = True
@@ -228,6 +270,8 @@ class StreamingToolSession(Generic[C, F]):
             self._error = error
         finally:
             self._clock.stop()
+            if self._handle.prepared is not None:
+                self._handle.prepared.set()
             if asyncio.iscoroutine(self._handle.finalize):
                 self._handle.finalize.close()  # without effect once it has run
             try:
@@ -236,6 +280,10 @@ class StreamingToolSession(Generic[C, F]):
                 self._spool.end(self._error)
                 self._ended.set()
                 self._tasks.start(self._let_go(), name=f"release session {self.id}")
+
+    async def _stand_still_until(self, prepared: asyncio.Event) -> None:
+        with self._clock.paused():
+            await prepared.wait()
 
     async def _pump(self) -> None:
         """Read everything the tool streams, whatever the reader does."""
@@ -266,6 +314,7 @@ class StreamingToolSession(Generic[C, F]):
 
     async def _let_go(self) -> None:
         try:
+            await self._files.wait_unneeded()
             await self._release()
         finally:
             self._released.set()
@@ -313,6 +362,7 @@ class StreamingToolSession(Generic[C, F]):
         self._given_up = self._given_up or not self._ended.is_set()
         await self._end(Stop(reason="cancelled"))
         await self._view.aclose()
+        self._files.close()
         await self._released.wait()
         self._spool.close()
 

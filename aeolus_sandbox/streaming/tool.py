@@ -2,10 +2,11 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -15,12 +16,16 @@ from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.streaming.chunks import C, ChunkCodec, JsonCodec
 from aeolus_sandbox.streaming.filters import TextFilter
+from aeolus_sandbox.streaming.held_files import WorkspaceFiles
 from aeolus_sandbox.streaming.policies import Buffer, Policy
-from aeolus_sandbox.streaming.sandbox import Process, Sandbox
+from aeolus_sandbox.streaming.sandbox import ImagePreparation, Process, Sandbox
 from aeolus_sandbox.streaming.stdin import StdinSender
 
 I = TypeVar("I", bound=BaseModel)  # the input
 F = TypeVar("F", bound=BaseModel)
+
+PREPARATION_LIMIT_S: Final = 1000.0
+"""How long a session's clock stands still for what must be made first; that has a limit of its own."""
 
 
 class IsolationMode(StrEnum):
@@ -74,6 +79,11 @@ class StreamingToolHandle(Generic[C, F]):
     """Takes input for a bidirectional tool; None: the tool is read-only."""
     cancel: CancelToken = field(default_factory=CancelToken)
     """Ends the tool; `chunks` and `finalize` must then end soon."""
+    prepared: asyncio.Event | None = None
+    """Set, at the latest at the end of `chunks`, when the work itself begins: the session's clock stands still until
+    then, at most `PREPARATION_LIMIT_S`. None: it begins at once."""
+    files: WorkspaceFiles | None = None
+    """Gives out files of the workspace once the tool has ended; None: there is nothing to fetch."""
 
 
 class ToolContext(Protocol):
@@ -107,6 +117,10 @@ class ToolContext(Protocol):
         """
         ...
 
+    def prepare_image(self, image: str, packages: Sequence[str]) -> ImagePreparation:
+        """Return a shipped image with packages on top, by its name; it is built, once, where there is none yet."""
+        ...
+
     def text_filter(self) -> TextFilter:
         """Return the session's filters at the beginning of a text.
 
@@ -123,13 +137,35 @@ class ToolContext(Protocol):
         """
         ...
 
+    def lend(self, key: str) -> AbstractAsyncContextManager["Kept"]:
+        """Lend what is kept under a key and nothing else, also after this session; waits while another one uses it.
+
+        Raises:
+            SessionClosed: Nothing is kept under it any more.
+        """
+        ...
+
 
 class Kept(Protocol):
     """Something that outlives a session, such as a kernel with its state."""
 
     @property
+    def image(self) -> str:
+        """The image of its container."""
+        ...
+
+    @property
+    def language(self) -> str | None:
+        """The language that it speaks, where there is one."""
+        ...
+
+    @property
     def is_usable(self) -> bool:
-        """Whether the next session can use it."""
+        """Whether the next session can use it, as far as is known."""
+        ...
+
+    async def wait_usable(self) -> bool:
+        """Find out whether it still answers; called before it is lent again."""
         ...
 
     def mark_recreated(self) -> None:
@@ -170,6 +206,10 @@ class StreamingTool(ABC, Generic[I, C, F]):
             ConfigurationError: The input is wrong; nothing has started.
             EngineError: No container could be started; nothing is left.
         """
+
+    def requires(self, tool_input: I) -> Sequence[CapabilityKind]:
+        """Return all that must have been granted for this input."""
+        return () if self.required_capability is None else (self.required_capability,)
 
     def timeout_s(self, tool_input: I) -> float | None:
         """Return the time limit that an input asks for; it can only shorten the session's wall time."""

@@ -1,8 +1,6 @@
 """Files that a caller puts into a workspace: where they may go, and what they may come from."""
 
 import base64
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
@@ -10,6 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, PlainSerializer, SkipValidation, WithJsonSchema
 
 from aeolus_sandbox.errors import ConfigurationError
+from aeolus_sandbox.streaming.source_file import SourceFile
 
 _MAX_PATH_BYTES: Final = 4096
 _MAX_NAME_BYTES: Final = 255
@@ -62,7 +61,11 @@ def workspace_path(path: str) -> str:
     if not parts or pure.is_absolute() or ".." in parts or path.endswith("/"):
         msg = f"{path!r} is not a file below the workspace: give a relative path without '..'"
         raise ConfigurationError(msg)
-    encoded = path.encode("utf-8", "surrogateescape")
+    try:
+        encoded = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        msg = f"{path[:60]!r} cannot be a path: it holds a lone surrogate"
+        raise ConfigurationError(msg) from error
     if "\0" in path or len(encoded) > _MAX_PATH_BYTES:
         msg = f"{path[:60]!r} cannot be a path: it has a zero byte or is longer than {_MAX_PATH_BYTES} bytes"
         raise ConfigurationError(msg)
@@ -72,36 +75,16 @@ def workspace_path(path: str) -> str:
     return str(pure)
 
 
-def load_files(files: Mapping[str, bytes | Path], *, max_bytes: int) -> list[tuple[str, bytes]]:
-    """Return path and content of each file; blocks while it reads, so call it in a thread.
+def check_files(files: Mapping[str, bytes | Path], *, max_bytes: int) -> list[SourceFile]:
+    """Return the files that are to be sent; blocks where it looks at those of the host, so call it in a thread.
 
     Raises:
         ConfigurationError: A path is not below the workspace, a source is not a regular file, or all together are
             larger than `max_bytes`.
     """
     checked = {workspace_path(path): content for path, content in files.items()}
-    loaded: list[tuple[str, bytes]] = []
-    left = max_bytes
-    for path, content in checked.items():
-        data = content if isinstance(content, bytes) else _read_source(content, left)
-        left -= len(data)
-        if left < 0:
-            msg = f"the files are larger than the workspace of {max_bytes} bytes: raise disk_bytes, or send less"
-            raise ConfigurationError(msg)
-        loaded.append((path, data))
-    return loaded
-
-
-def _read_source(source: Path, max_bytes: int) -> bytes:
-    try:
-        # Boundary: a link could be pointed elsewhere by whoever may write next to it, so none is followed at the end.
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        msg = f"cannot read {str(source)!r}: {error.strerror} (links are not followed)"
-        raise ConfigurationError(msg) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        msg = f"{str(source)!r} is not a regular file"
+    found = [SourceFile.of(path, content) for path, content in checked.items()]
+    if sum(file.size_bytes for file in found) > max_bytes:
+        msg = f"the files are larger than the workspace of {max_bytes} bytes: raise disk_bytes, or send less"
         raise ConfigurationError(msg)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(max_bytes + 1)
+    return found

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import pytest
 
@@ -15,7 +14,6 @@ from aeolus_sandbox import (
     ImageNotFound,
     Limits,
     QuotaExceeded,
-    SessionBroken,
     SessionClosed,
     SessionManager,
 )
@@ -35,6 +33,8 @@ from tests.integration.running import PATIENCE_S
 
 pytestmark = pytest.mark.docker
 
+TOOL = CodeInterpreterTool.name
+
 
 @pytest.fixture(scope="module")
 async def shared() -> AsyncIterator[SessionManager]:
@@ -50,14 +50,20 @@ async def test_state_is_kept_between_calls_of_one_id(shared: SessionManager) -> 
 
 
 async def test_two_ids_share_nothing(shared: SessionManager) -> None:
-    marked = "import subprocess; secret = 1; open('secret.txt', 'w').write('s'); p = subprocess.Popen(['sleep', '77'])"
-    await run_code(shared, marked, session_id="a")
-    code = (
-        "import glob, os\nprint('secret' in globals(), os.path.exists('secret.txt'))\n"
-        "print(any('77' in open(p).read() for p in glob.glob('/proc/[0-9]*/cmdline')))"
+    marked = (
+        "import os, subprocess; secret = 1; open('secret.txt', 'w').write('s'); os.environ['SECRET'] = 's'\n"
+        "open('/tmp/secret.txt', 'w').write('s'); p = subprocess.Popen(['sleep', '77'])"
     )
-    assert (await run_code(shared, code, session_id="b")).text() == "False False\nFalse\n"
-    assert (await run_code(shared, code, session_id="a")).text() == "True True\nTrue\n"
+    code = (
+        "import glob, os\nprint('secret' in globals(), os.path.exists('secret.txt'), os.path.exists('/tmp/secret.txt'))\n"
+        "print('SECRET' in os.environ, any('77' in open(p).read() for p in glob.glob('/proc/[0-9]*/cmdline')))"
+    )
+    await run_code(shared, marked, session_id="a")
+    async with asyncio.TaskGroup() as group:  # also at the same time
+        other = group.create_task(run_code(shared, code, session_id="b"))
+        own = group.create_task(run_code(shared, code, session_id="a"))
+    assert other.result().text() == "False False False\nFalse False\n"
+    assert own.result().text() == "True True True\nTrue True\n"
 
 
 async def test_no_id_starts_afresh_and_leaves_no_container(
@@ -126,41 +132,108 @@ async def test_flood_between_two_cells_stalls_nobody(shared: SessionManager, eng
     await run_code(shared, flood, session_id="flood")
     before = await container_count(engine, shared)
     async with asyncio.timeout(10):
-        await shared.drop_kept(CodeInterpreterTool(), "flood")
+        await shared.kept.close(TOOL, "flood")
     assert await container_count(engine, shared) == before - 1
 
 
-async def test_dropped_kernel_is_gone_with_its_container(
+async def test_closed_kernel_is_gone_with_its_container_and_nobody_is_warned(
     manager: SessionManager, engine: DockerEngine
 ) -> None:
     await run_code(manager, "x = 1", session_id="s")
     assert await container_count(engine, manager) == 1
-    await manager.drop_kept(CodeInterpreterTool(), "s")
+    await manager.kept.close(TOOL, "s")
     assert await container_count(engine, manager) == 0
+    assert manager.kept.list() == []
     ran = await run_code(manager, "'x' in globals()", session_id="s")
-    assert ran.result.result == "False"
+    assert (ran.result.result, ran.result.environment_recreated) == ("False", False)
 
 
-async def test_kernel_that_nobody_uses_expires(engine: DockerEngine) -> None:
+async def test_restarted_kernel_is_fresh_under_the_same_id_and_nobody_is_warned(
+    manager: SessionManager, engine: DockerEngine
+) -> None:
+    small = Limits(memory_bytes=512 * MIB, pids=64)
+    marked = "import os, subprocess; x = 1; open('f', 'w').write('1'); os.environ['E'] = '1'; subprocess.Popen(['sleep', '78'])"
+    await run_code(manager, marked, session_id="s", limits=small)
+    await manager.kept.restart(TOOL, "s")
+    assert await container_count(engine, manager) == 1
+    [kept] = manager.kept.list()
+    assert (kept.session_id, kept.is_busy) == ("s", False)
+    code = (
+        "import glob, os\nprint('x' in globals(), os.listdir('.'), 'E' in os.environ)\n"
+        "print(any('78' in open(p).read() for p in glob.glob('/proc/[0-9]*/cmdline')))\n"
+        "print(os.statvfs('/workspace').f_blocks * os.statvfs('/workspace').f_frsize <= 256 * 2**20)"
+    )
+    ran = await run_code(manager, code, session_id="s", limits=small)
+    assert ran.text() == "False [] False\nFalse\nTrue\n"
+    assert not ran.result.environment_recreated
+    with pytest.raises(SessionClosed, match="nothing is kept under"):
+        await manager.kept.restart(TOOL, "other")
+
+
+async def test_list_says_what_is_kept_and_what_is_busy(manager: SessionManager) -> None:
+    await run_code(manager, "1", session_id="idle")
+    async with await open_code(
+        manager, "print('on', flush=True)\nwhile True: pass", session_id="busy"
+    ) as session:
+        await read_until(session, "on")
+        busy, idle = manager.kept.list()
+    assert (busy.tool, busy.session_id, busy.image, busy.language) == (TOOL, "busy", "python", "python")
+    assert (busy.is_busy, busy.idle_s, idle.session_id, idle.is_busy) == (True, 0.0, "idle", False)
+    assert 0 < idle.idle_s < idle.age_s
+
+
+async def test_kernel_that_nobody_uses_expires_and_the_next_call_says_so(engine: DockerEngine) -> None:
     async with SessionManager(kept_idle_s=0.3) as manager:
         await run_code(manager, "x = 1", session_id="s")
         await run_code(manager, "import time; time.sleep(0.6)", session_id="s")  # in use is not idle
         assert await container_count(engine, manager) == 1
         await wait_container_count(engine, manager, 0)
         ran = await run_code(manager, "'x' in globals()", session_id="s")
-        assert ran.result.result == "False"
+        assert (ran.result.result, ran.result.environment_recreated) == ("False", True)
 
 
-async def test_kernel_whose_container_was_removed_is_replaced(
-    manager: SessionManager, engine: DockerEngine
+async def test_old_kernel_goes_however_often_it_is_used_but_not_in_the_middle_of_a_call(
+    engine: DockerEngine,
 ) -> None:
-    await run_code(manager, "x = 1", session_id="s")
+    async with SessionManager(kept_lifetime_s=0.5) as manager:
+        slow = "import time; x = 1; time.sleep(1); print('to the end')"
+        assert (await run_code(manager, slow, session_id="s")).text() == "to the end\n"
+        ran = await run_code(manager, "'x' in globals()", session_id="s")
+        assert (ran.result.result, ran.result.environment_recreated) == ("False", True)
+        await wait_container_count(engine, manager, 0)
+
+
+async def test_kernel_that_makes_room_for_another_is_announced() -> None:
+    async with SessionManager(max_kept=1) as manager:
+        await run_code(manager, "x = 1", session_id="a")
+        await run_code(manager, "x = 1", session_id="b")
+        assert [kept.session_id for kept in manager.kept.list()] == ["b"]
+        ran = await run_code(manager, "'x' in globals()", session_id="a")
+        assert (ran.result.result, ran.result.environment_recreated) == ("False", True)
+
+
+@pytest.mark.parametrize("how", ["removed", "killed"])
+async def test_kernel_whose_container_is_lost_between_calls_is_replaced_and_announced_at_once(
+    manager: SessionManager, engine: DockerEngine, how: str
+) -> None:
+    code = "x = 1; print('begun')"
+    if how == "killed":  # a while after the call has ended
+        code += "; import os, threading; threading.Timer(0.3, lambda: os.kill(os.getppid(), 9)).start()"
+    await run_code(manager, code, session_id="s")
     [found] = await engine.list_containers({OWNER_LABEL: manager.owner})
-    await engine.remove_container(found.id)
-    with suppress(SessionBroken):  # told once; when the removal is noticed first, the call is answered
-        await run_code(manager, "1", session_id="s")
+    if how == "removed":
+        await engine.remove_container(found.id)
+    else:
+        async with asyncio.timeout(PATIENCE_S):
+            while (await engine.list_containers({OWNER_LABEL: manager.owner}))[0].state == "running":  # noqa: ASYNC110 - the engine tells nobody
+                await asyncio.sleep(0.05)
     ran = await run_code(manager, "'x' in globals()", session_id="s")
-    assert ran.result.result == "False"
+    assert (ran.result.result, ran.result.environment_recreated) == ("False", True)
+    assert [chunk.content for chunk in ran.of("status")] == [
+        "the kernel was replaced: its variables are lost"
+    ]
+    assert not (await run_code(manager, "1", session_id="s")).result.environment_recreated
+    await wait_container_count(engine, manager, 1)
 
 
 async def test_limits_of_a_kept_kernel_are_those_of_its_first_call(shared: SessionManager) -> None:

@@ -21,7 +21,7 @@ from aeolus_sandbox.engine.images import BuildProgress, ImageBuilder
 from aeolus_sandbox.errors import ConfigurationError, EngineUnavailable, ImageBuildFailed, ImageNotFound
 from aeolus_sandbox.resources import guest_folder
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(300), pytest.mark.xdist_group("images")]
 
 BASE = image_reference("base")
 

@@ -17,8 +17,10 @@ from aeolus_sandbox import (
 )
 from aeolus_sandbox.guest import frames
 from aeolus_sandbox.limits import MIB
+from aeolus_sandbox.streaming.source_file import SourceFile
 from aeolus_sandbox.tools.code_interpreter.cell import Cell
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
+from aeolus_sandbox.tools.code_interpreter.workspace import write_files
 from tests.unit.scripted_guest import (
     PATIENCE_S,
     PROFILE,
@@ -78,6 +80,11 @@ HOSTILE_LINES: Final = {
     "nested objects": b'{"frame":"display","op":1,"data":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}",
     "long text": b'{"frame":"stream","op":1,"name":"stdout","text":"' + b"x" * 70_000 + b'"}',
     "long message": b'{"frame":"done","op":1,"status":"refused","message":"' + b"x" * 70_000 + b'"}',
+    "prompt that is no text": b'{"frame":"input_request","op":1,"prompt":{}}',
+    "long prompt": b'{"frame":"input_request","op":1,"prompt":"' + b"x" * 70_000 + b'"}',
+    "metadata that is a list": b'{"frame":"result","op":1,"data":{"a/b":"c"},"metadata":[1]}',
+    "open metadata": b'{"frame":"result","op":1,"data":{"a/b":"c"},"metadata":' + b"[" * DEEP + b"}",
+    "sizes that are texts": b'{"frame":"display","op":1,"data":{"a/b":"c"},"omitted":{"a/b":"1"}}',
     "long words": b'{"frame":"kernel_died","op":1,"stderr_tail":"' + b"x" * 70_000 + b'"}',
 }
 
@@ -121,6 +128,7 @@ BOMBS: Final[dict[str, tuple[bytes, bytes, bytes]]] = {
     "entries": (b'{"frame":"result","op":1,"data":{', b'"a/b":0,', b'"c/d":1}}'),
     "lines of an entry": (b'{"frame":"result","op":1,"data":{"text/html":[', b'"a",', b'"b"]}}'),
     "metadata": (b'{"frame":"result","op":1,"data":{},"metadata":{', b'"a":[],', b'"c":1}}'),
+    "left out": (b'{"frame":"display","op":1,"data":{"a/b":"c"},"omitted":{', b'"a/b":0,', b'"c/d":1}}'),
     "fields that no frame has": (b'{"frame":"done","op":9,"status":"ok","x":[', b"[],", b"1]}"),
     "traceback": (b'{"frame":"error","op":1,"name":"n","value":"v","traceback":[', b'"a",', b'"b"]}'),
 }
@@ -265,7 +273,7 @@ async def test_files_go_in_pieces_and_each_is_confirmed(process: ScriptedProcess
 
     process.on_request = confirm
     content = bytes(range(256)) * 3000
-    await kernel.write_files([("a", content), ("empty", b"")])
+    await write_files(kernel, [SourceFile.of("a", content), SourceFile.of("empty", b"")])
     pieces = [request for request in process.requests if isinstance(request, frames.WriteFile)]
     assert b"".join(piece.data for piece in pieces) == content
     assert [(piece.path, piece.first, piece.last) for piece in pieces] == [
@@ -280,7 +288,7 @@ async def test_late_output_while_a_file_is_written_goes_to_the_next_cell(
     process: ScriptedProcess, kernel: Kernel
 ) -> None:
     process.say(text(9, "late"), frames.Done(op=1, status="ok"))
-    await kernel.write_files([("a", b"x")])
+    await write_files(kernel, [SourceFile.of("a", b"x")])
     process.say(text(2, "own"), frames.Done(op=2, status="ok"))
     cell = await new_cell(kernel)
     chunks = await read_all(cell)
@@ -293,7 +301,7 @@ async def test_flood_while_a_file_is_written_is_cut_and_the_cut_is_told(
     for _ in range(100):
         process.say(text(9, "x" * 60_000))
     process.say(frames.Done(op=1, status="ok"))
-    await kernel.write_files([("a", b"x")])
+    await write_files(kernel, [SourceFile.of("a", b"x")])
     process.say(frames.Done(op=2, status="ok"))
     chunks = await read_all(await new_cell(kernel))
     assert sum(len(chunk.content) for chunk in chunks) < 2 * MIB
@@ -303,7 +311,7 @@ async def test_flood_while_a_file_is_written_is_cut_and_the_cut_is_told(
 async def test_refused_file_names_the_file(process: ScriptedProcess, kernel: Kernel) -> None:
     process.say(frames.Done(op=1, status="refused", message="No space left"))
     with pytest.raises(ConfigurationError, match=r"'a/b'.*No space left"):
-        await kernel.write_files([("a/b", b"x")])
+        await write_files(kernel, [SourceFile.of("a/b", b"x")])
     assert kernel.is_usable
 
 
@@ -314,7 +322,7 @@ async def test_guest_that_does_not_take_a_file_is_given_up(
     if not reads:
         process.takes_input.clear()
     with pytest.raises(SessionBroken, match=r"0\.2 s"):
-        await kernel.write_files([("a", b"x")])
+        await write_files(kernel, [SourceFile.of("a", b"x")])
     assert not kernel.is_usable
 
 

@@ -62,6 +62,8 @@ def test_wrong_inputs_are_refused(wrong: dict[str, object]) -> None:
         ("image/png", "", b""),
         ("image/svg+xml", "<svg>ä</svg>", "<svg>ä</svg>".encode()),
         ("text/html", "<b>ä</b>", "<b>ä</b>".encode()),
+        ("application/pdf", "JVBERi0=", b"%PDF-"),
+        ("audio/wav", "UklGRg==", b"RIFF"),
     ],
 )
 def test_data_of_a_chunk_is_bytes_whatever_the_kernel_sent(mime: str, content: str, data: bytes) -> None:

@@ -1,5 +1,6 @@
 """MIME bundles become chunks: the richest type first, the same image once, and nothing but types and text."""
 
+import base64
 import json
 from typing import Any, Final
 
@@ -10,7 +11,10 @@ from aeolus_sandbox import CodeChunk
 from aeolus_sandbox.guest import frames
 from aeolus_sandbox.guest.frames import FrameError, encode_frame
 from aeolus_sandbox.limits import MIB
-from aeolus_sandbox.tools.code_interpreter.replies import MAX_ENTRIES, decode_reply
+from aeolus_sandbox.tools.code_interpreter.bundles import MAX_ENTRIES
+from aeolus_sandbox.tools.code_interpreter.charts import CHART_TYPE
+from aeolus_sandbox.tools.code_interpreter.replies import decode_reply
+from aeolus_sandbox.tools.code_interpreter.tables import TABLE_TYPE
 from aeolus_sandbox.tools.code_interpreter.translation import _IMAGES_REMEMBERED, Translator
 
 OP: Final = 3
@@ -26,8 +30,8 @@ def display(data: dict[str, Any], *, op: int = OP, **settings: Any) -> frames.Di
     return frames.Display(op=op, data=data, metadata={}, **settings)
 
 
-def only(data: dict[str, Any]) -> CodeChunk:
-    chunk = shown(Translator(OP), display(data))
+def only(data: dict[str, Any], **settings: Any) -> CodeChunk:
+    chunk = shown(Translator(OP), display(data, **settings))
     assert chunk is not None
     return chunk
 
@@ -48,6 +52,10 @@ def test_text_is_of_its_stream_and_marked_when_it_is_anothers(name: str, stream:
         (["text/plain", "text/html", "image/svg+xml", "image/png"], "image/png"),
         (["text/plain", "application/json"], "application/json"),
         (["text/latex", "text/plain"], "text/latex"),
+        (["text/html", "application/vnd.vegalite.v5+json"], "application/vnd.vegalite.v5+json"),
+        (["text/html", "application/vnd.plotly.v1+json", "image/png"], "image/png"),
+        (["text/html", "text/plain", TABLE_TYPE], "text/html"),
+        (["application/javascript", "application/pdf"], "application/pdf"),
         (["text/plain", "application/vnd.acme+json"], "text/plain"),
         (["application/vnd.acme+json", "application/x-other"], "application/vnd.acme+json"),
     ],
@@ -59,11 +67,12 @@ def test_richest_type_is_the_content_and_the_others_stay(types: list[str], riche
 
 
 @pytest.mark.parametrize(
-    "value", [{"a": [1, None, True, 2.5]}, [1, "x"], [], 5, -0.5, None, True, [{"a": "b"}, ["ä"]], {}]
+    "value",
+    [{"a": [1, None, True, 2.5]}, [1, "x"], ["x", "y"], [], 5, -0.5, None, True, [{"a": "b"}, ["ä"]], {}],
 )
 def test_values_that_are_no_text_are_json(value: Any) -> None:
     content = only({"application/json": value}).content
-    assert (content == "" and value == []) or json.loads(content) == value
+    assert json.loads(content) == value
 
 
 def test_lists_of_lines_are_joined_as_notebooks_do() -> None:
@@ -116,10 +125,81 @@ def test_only_so_many_entries_are_looked_at() -> None:
 
 def test_large_bundle_gives_the_types_that_are_known() -> None:
     image = "A" * (3 * MIB)
-    chunk = only({"image/png": image, "text/plain": "<Figure>", "x/unknown": "B" * MIB})
-    assert (chunk.stream, chunk.content, chunk.alternatives) == ("image", image, {"text/plain": "<Figure>"})
+    figure = {"image/png": image, "text/plain": "<Figure>", TABLE_TYPE: "{}", CHART_TYPE: "{}"}
+    whole = only(figure)
+    assert (whole.stream, whole.content, whole.truncated) == ("image", image, False)
+    assert {whole.mime_type, *whole.alternatives} == set(figure)
+    chunk = only(figure | {"x/unknown": "B" * MIB})
+    assert (chunk.content, chunk.alternatives, chunk.truncated) == (image, whole.alternatives, True)
     unknown = only({"x/unknown": "B" * (2 * MIB)})
     assert "left out" in unknown.content
+    assert unknown.truncated
+
+
+def test_what_was_left_out_is_told_as_data() -> None:
+    omitted = {"image/png": 30_000_000, "a/deep": 0}
+    chunk = only({"text/plain": "t"}, omitted=omitted)
+    assert (chunk.content, chunk.omitted, chunk.truncated) == ("t", omitted, True)
+    nothing = only({}, omitted=omitted)
+    assert nothing.truncated
+    whole = only({"text/plain": "t"})
+    assert (whole.omitted, whole.truncated) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    "omitted", [{"../../etc/passwd": 5}, {f"x/{i}": i for i in range(10_000)}, {"\x1b[31m/x": 1, "": 2}]
+)
+def test_only_types_are_named_as_left_out(omitted: dict[str, int]) -> None:
+    chunk = only({"text/plain": "t"}, omitted=omitted)
+    assert chunk.truncated
+    assert len(chunk.omitted) <= MAX_ENTRIES
+    assert all(name.startswith("x/") for name in chunk.omitted)
+
+
+@pytest.mark.parametrize("value", [b'{"a/b":-1}', b'{"a/b":"1"}', b"[]", b'{"a/b":1e400}', b"5"])
+def test_sizes_that_are_none_are_refused(value: bytes) -> None:
+    reply = decode_reply(b'{"frame":"display","op":3,"data":{"text/plain":"t"},"omitted":' + value + b"}")
+    with pytest.raises(FrameError):
+        Translator(OP).chunk(reply)
+
+
+def test_metadata_is_json_text_by_type() -> None:
+    metadata = {"application/json": {"expanded": True}, "isolated": False, "\x1b[31m": 1, "x" * 300: 1}
+    chunk = shown(Translator(OP), frames.Result(op=OP, data={"application/json": {}}, metadata=metadata))
+    assert chunk is not None
+    assert chunk.metadata == {"application/json": '{"expanded":true}', "isolated": "false"}
+
+
+def test_metadata_that_is_too_long_is_left_out() -> None:
+    metadata = {"a": "x" * 100_000}
+    chunk = shown(Translator(OP), frames.Result(op=OP, data={"text/plain": "t"}, metadata=metadata))
+    assert chunk is not None
+    assert (chunk.content, chunk.metadata) == ("t", {})
+
+
+IMAGE: Final = base64.b64encode(
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes((0, 0, 2, 128, 0, 0, 1, 224)) + bytes(10)
+).decode()
+
+
+@pytest.mark.parametrize(
+    ("mime", "content", "hint", "size"),
+    [
+        ("image/png", IMAGE, {}, (640, 480)),
+        ("image/png", IMAGE, {"width": 320, "height": 240}, (640, 480)),
+        ("image/png", PNG, {"width": 320, "height": 240}, (320, 240)),
+        ("image/tiff", PNG, {"width": 320, "height": 240}, (320, 240)),
+        ("image/png", PNG, {"width": 320}, (None, None)),
+        ("image/png", PNG, {"width": -1, "height": 240}, (None, None)),
+        ("image/png", PNG, {"width": "100%", "height": 10**30}, (None, None)),
+        ("image/png", PNG, [1], (None, None)),
+        ("text/html", "<p>", {"width": 320, "height": 240}, (None, None)),
+    ],
+)
+def test_image_tells_its_size(mime: str, content: str, hint: Any, size: tuple[int, int] | None) -> None:
+    chunk = shown(Translator(OP), frames.Result(op=OP, data={mime: content}, metadata={mime: hint}))
+    assert chunk is not None
+    assert (chunk.width, chunk.height) == size
 
 
 def test_same_image_is_shown_once_in_a_cell() -> None:
@@ -167,6 +247,15 @@ def test_traceback_that_is_too_long_says_so() -> None:
     chunk = shown(Translator(OP), frames.Error(op=OP, name="E", value="v", traceback=lines))
     assert chunk is not None
     assert chunk.content == f"[the traceback of {2 * MIB + 7} bytes is left out]"
+    assert chunk.truncated
+
+
+def test_traceback_that_the_guest_has_cut_says_so() -> None:
+    for truncated in (True, False):
+        frame = frames.Error(op=OP, name="E", value="v", traceback=["a"], truncated=truncated)
+        chunk = shown(Translator(OP), frame)
+        assert chunk is not None
+        assert chunk.truncated is truncated
 
 
 @pytest.mark.parametrize(

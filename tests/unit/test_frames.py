@@ -15,6 +15,8 @@ from aeolus_sandbox.guest.frames import (
     Error,
     Execute,
     FrameError,
+    InputReply,
+    InputRequest,
     Interrupt,
     KernelDied,
     LineSplitter,
@@ -31,7 +33,8 @@ from aeolus_sandbox.guest.frames import (
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 ops = st.integers(min_value=0, max_value=2**53)
 requests = st.one_of(
-    st.builds(Execute, op=ops, code=texts),
+    st.builds(Execute, op=ops, code=texts, allow_stdin=st.booleans(), chart_data=st.booleans()),
+    st.builds(InputReply, op=ops, text=texts | st.none()),
     st.builds(Interrupt, op=ops),
     st.builds(WriteFile, op=ops, path=texts, data=st.binary(), first=st.booleans(), last=st.booleans()),
     st.builds(Shutdown),
@@ -40,6 +43,7 @@ replies = st.one_of(
     st.builds(Stream, op=ops, name=st.sampled_from(["stdout", "stderr"]), text=texts),
     st.builds(Display, op=ops, data=st.dictionaries(texts, texts), metadata=st.just({})),
     st.builds(Error, op=ops, name=texts, value=texts, traceback=st.lists(texts)),
+    st.builds(InputRequest, op=ops, prompt=texts, password=st.booleans()),
     st.builds(Done, op=ops, status=texts, message=texts),
     st.builds(KernelDied, op=ops, exit_code=st.none(), signal=st.integers(1, 64), stderr_tail=texts),
 )

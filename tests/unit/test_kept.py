@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aeolus_sandbox.background import BackgroundTasks
-from aeolus_sandbox.errors import EngineError, QuotaExceeded
+from aeolus_sandbox.errors import EngineError, QuotaExceeded, SessionClosed
 from aeolus_sandbox.sandboxes.kept import KeptStore
 from aeolus_sandbox.sandboxes.lease import Lease
 from aeolus_sandbox.testing.engine_subject import Subject
@@ -18,7 +18,13 @@ from aeolus_sandbox.testing.local_engine import LocalEngine
 class _Kernel:
     number: int
     is_usable: bool = True
+    answers: bool = True
     recreated: bool = False
+    image: str = "local"
+    language: str | None = "python"
+
+    async def wait_usable(self) -> bool:
+        return self.answers
 
     def mark_recreated(self) -> None:
         self.recreated = True
@@ -53,9 +59,9 @@ async def tasks() -> AsyncIterator[BackgroundTasks]:
     await tasks.aclose(timeout_s=5)
 
 
-async def _wait_gone(make: _Maker) -> None:
+async def _wait_gone(make: _Maker, *, left: int = 0) -> None:
     async with asyncio.timeout(5):
-        while await make.engine.list_containers({}):  # noqa: ASYNC110 - an engine has no event for it
+        while len(await make.engine.list_containers({})) > left:  # noqa: ASYNC110 - an engine has no event for it
             await asyncio.sleep(0.005)
 
 
@@ -245,9 +251,7 @@ async def test_beyond_the_limit_the_one_unused_for_longest_goes(make: _Maker, ta
         async with store.borrow(key, make):
             pass
     assert store.keys() == ["a", "c"]
-    async with asyncio.timeout(5):
-        while len(await make.engine.list_containers({})) > 2:  # noqa: ASYNC110 - an engine has no event for it
-            await asyncio.sleep(0.005)
+    await _wait_gone(make, left=2)
     await store.aclose()
 
 
@@ -280,4 +284,117 @@ async def test_what_is_being_made_counts_against_the_limit(make: _Maker, tasks: 
                 pytest.fail("it was lent")
         made.set()
     assert store.keys() == ["a"]
+    await store.aclose()
+
+
+async def _use(store: KeptStore, key: str, make: _Maker) -> _Kernel:
+    async with store.borrow(key, make) as kernel:
+        assert isinstance(kernel, _Kernel)
+        return kernel
+
+
+async def test_one_that_does_not_answer_is_replaced_and_announced(
+    make: _Maker, tasks: BackgroundTasks
+) -> None:
+    store = KeptStore(tasks)
+    (await _use(store, "a", make)).answers = False
+    second = await _use(store, "a", make)
+    assert (second.number, second.recreated) == (1, True)
+    assert len(await make.engine.list_containers({})) == 1
+    await store.aclose()
+
+
+async def test_a_loss_is_announced_also_when_the_next_one_could_not_be_made_at_first(
+    make: _Maker, tasks: BackgroundTasks
+) -> None:
+    store = KeptStore(tasks)
+    (await _use(store, "a", make)).answers = False
+    make.failure = EngineError("not now")
+    with pytest.raises(EngineError, match="not now"):
+        await _use(store, "a", make)
+    make.failure = None
+    assert (await _use(store, "a", make)).recreated
+    assert not (await _use(store, "b", make)).recreated
+    make.failure = EngineError("not now")
+    with pytest.raises(EngineError, match="not now"):
+        await store.restart("b")
+    make.failure = None
+    assert (await _use(store, "b", make)).recreated
+    await store.aclose()
+
+
+async def test_one_that_is_old_goes_however_often_it_is_used(make: _Maker, tasks: BackgroundTasks) -> None:
+    store = KeptStore(tasks, lifetime_s=0.1)
+    async with asyncio.timeout(5):
+        while (kernel := await _use(store, "a", make)).number == 0:  # noqa: ASYNC110 - it is the use that counts
+            await asyncio.sleep(0.01)
+    assert kernel.recreated
+    await _wait_gone(make)  # also without another use
+    assert store.keys() == []
+
+
+async def test_one_in_use_outlives_its_lifetime(make: _Maker, tasks: BackgroundTasks) -> None:
+    store = KeptStore(tasks, lifetime_s=0.01)
+    async with store.borrow("a", make):
+        await asyncio.sleep(0.05)
+        assert store.keys() == ["a"]
+    await _wait_gone(make)
+
+
+async def test_restart_gives_a_new_one_of_the_same_kind_that_nobody_is_warned_of(
+    make: _Maker, tasks: BackgroundTasks
+) -> None:
+    store = KeptStore(tasks)
+    await _use(store, "a", make)
+    await store.restart("a")
+    assert len(await make.engine.list_containers({})) == 1
+    second = await _use(store, "a", make)
+    assert (second.number, second.recreated) == (1, False)
+    await store.aclose()
+
+
+async def test_restart_stands_in_line_with_users(make: _Maker, tasks: BackgroundTasks) -> None:
+    store = KeptStore(tasks)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group, store.borrow("a", make):
+        restarting = group.create_task(store.restart("a"))
+        await asyncio.sleep(0)
+        following = group.create_task(_use(store, "a", make))
+        await asyncio.sleep(0.02)
+        assert not restarting.done()
+    assert following.result().number == 1
+    await store.aclose()
+
+
+async def test_what_is_not_kept_is_not_restarted_and_not_lent(make: _Maker, tasks: BackgroundTasks) -> None:
+    store = KeptStore(tasks)
+    for using in (store.restart("a"), store.lend("a").__aenter__()):
+        with pytest.raises(SessionClosed, match="nothing is kept under 'a'"):
+            await using
+    await _use(store, "a", make)
+    async with store.lend("a") as kernel:
+        assert kernel is make.made[0]
+    await store.aclose()
+
+
+async def test_one_that_is_dropped_after_it_expired_is_not_announced(
+    make: _Maker, tasks: BackgroundTasks
+) -> None:
+    store = KeptStore(tasks, idle_s=0.01)
+    await _use(store, "a", make)
+    await _wait_gone(make)
+    await store.drop("a")
+    assert not (await _use(store, "a", make)).recreated
+    await store.aclose()
+
+
+async def test_items_say_what_is_kept_and_who_is_busy(make: _Maker, tasks: BackgroundTasks) -> None:
+    store = KeptStore(tasks)
+    await _use(store, "b", make)
+    await asyncio.sleep(0.01)
+    async with store.borrow("a", make):
+        busy, idle = store.items()
+    assert (busy.key, busy.is_busy, busy.idle_s) == ("a", True, 0.0)
+    assert (busy.image, busy.language) == ("local", "python")
+    assert (idle.key, idle.is_busy) == ("b", False)
+    assert 0.01 <= idle.idle_s <= idle.age_s
     await store.aclose()

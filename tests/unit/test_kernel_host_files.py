@@ -5,7 +5,12 @@ import subprocess
 from pathlib import Path
 
 from aeolus_sandbox.guest.frames import (
+    Changes,
     Done,
+    FilePiece,
+    Interrupt,
+    ListChanges,
+    ReadFile,
     WriteFile,
 )
 from tests.unit.guest_process import Guest, status
@@ -80,3 +85,121 @@ def test_a_failed_file_is_refused_once_and_leaves_no_half(guest: Guest, tmp_path
     assert write(guest, 100, "small", b"x").status == "ok"
     done = write(guest, 101, "again", b"x" * 300_000)
     assert done.status == "ok"
+
+
+def changes(guest: Guest, op: int) -> Changes:
+    guest.send(ListChanges(op=op))
+    [found] = [
+        reply for reply in guest.until(lambda reply: isinstance(reply, Changes)) if isinstance(reply, Changes)
+    ]
+    assert found.op == op
+    return found
+
+
+def read(guest: Guest, op: int, path: str, max_bytes: int = 1_000_000) -> tuple[bytes, Done]:
+    guest.send(ReadFile(op=op, path=path, max_bytes=max_bytes))
+    *pieces, done = guest.until(lambda reply: isinstance(reply, Done))
+    assert isinstance(done, Done)
+    assert done.op == op
+    return b"".join(piece.data for piece in pieces if isinstance(piece, FilePiece)), done
+
+
+def test_changes_are_told_once_and_what_the_host_wrote_is_none(guest: Guest, tmp_path: Path) -> None:
+    write(guest, 100, "put/in", b"from the host")
+    assert changes(guest, 101).files == []
+    (tmp_path / "new").write_bytes(b"x" * 100)
+    (tmp_path / "put/in").write_bytes(b"by the code..")  # as long as it was
+    for hidden in (".cache/a", "__pycache__/b", "node_modules/c", "put/.d"):
+        (tmp_path / hidden).parent.mkdir(exist_ok=True)
+        (tmp_path / hidden).touch()
+    found = {file.path: (file.change, file.size_bytes, file.head) for file in changes(guest, 102).files}
+    assert found == {"new": ("created", 100, b"x" * 64), "put/in": ("modified", 13, b"by the code..")}
+    (tmp_path / "put/in").unlink()
+    (tmp_path / "new").rename(tmp_path / "newer")
+    told = changes(guest, 103)
+    assert {file.path: file.change for file in told.files} == {
+        "newer": "created",
+        "new": "deleted",
+        "put/in": "deleted",
+    }
+    assert (told.complete, told.left_out) == (True, 0)
+    assert changes(guest, 104).files == []
+
+
+def test_changes_beyond_the_limits_are_counted(guest: Guest, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for number in range(1100):
+        (tmp_path / f"deep/{number}").touch()
+    (tmp_path / "first").touch()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/not-utf8-\xff")).touch()
+    found = changes(guest, 100)
+    assert (len(found.files), found.left_out, found.complete) == (1000, 102, True)
+    assert found.files[0].path == "first"  # those further up come first
+    for number in range(120):
+        (tmp_path / f"{number:0250}").touch()
+        (tmp_path / "deep" / f"{number:0250}").mkdir()
+        for name in range(10):
+            (tmp_path / "deep" / f"{number:0250}" / f"{name:0250}").touch()
+    found = changes(guest, 101)
+    assert sum(len(file.path) for file in found.files) <= 256 * 1024
+    assert len(found.files) + found.left_out == 120 + 1200
+
+
+def test_reads_stay_inside_the_workspace(guest: Guest, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-secret"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    (tmp_path / "link").symlink_to(outside / "secret")
+    (tmp_path / "folder").symlink_to(outside)
+    (tmp_path / "inside").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    wrong = [
+        "link",
+        "folder/secret",
+        "inside",
+        "fifo",
+        "../x",
+        f"{outside}/secret",
+        "",
+        ".",
+        "..",
+        "a//b",
+        "nul\0",
+    ]
+    for op, path in enumerate(
+        [*wrong, "n" * 300, "d/" * 60_000, "missing", "inside/../folder/secret"], start=100
+    ):
+        data, done = read(guest, op, path)
+        assert (data, done.status) == (b"", "refused"), path
+        assert done.message
+    (tmp_path / "inside/new\nline").write_bytes(b"fine")
+    assert read(guest, 200, "inside/new\nline") == (b"fine", Done(op=200, status="ok"))
+
+
+def test_reads_are_exact_and_none_is_larger_than_asked_for(guest: Guest, tmp_path: Path) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "large").write_bytes(content)
+    (tmp_path / "empty").touch()
+    assert read(guest, 100, "large", len(content)) == (content, Done(op=100, status="ok"))
+    assert read(guest, 101, "empty", 0) == (b"", Done(op=101, status="ok"))
+    data, done = read(guest, 102, "large", len(content) - 1)
+    assert (data, done.status) == (b"", "refused")
+    assert "3000000 bytes, more than the 2999999 allowed" in done.message
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    assert read(guest, 103, "sparse")[1].status == "refused"
+
+
+def test_a_read_that_nobody_takes_is_interrupted_and_cells_go_on(guest: Guest, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(50_000_000))
+    guest.send(
+        ReadFile(op=100, path="large", max_bytes=50_000_000), ReadFile(op=101, path="large", max_bytes=1)
+    )
+    guest.until(lambda reply: isinstance(reply, FilePiece))
+    op = guest.start("1 + 1")
+    guest.send(Interrupt(op=101), Interrupt(op=100))
+    replies = guest.until(lambda reply: isinstance(reply, Done) and reply.op == 100)
+    assert status(replies) == "interrupted"
+    assert sum(len(reply.data) for reply in replies if isinstance(reply, FilePiece)) < 10_000_000
+    if not any(isinstance(reply, Done) and reply.op == op for reply in replies):
+        assert status(guest.finish(op)) == "ok"

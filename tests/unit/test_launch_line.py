@@ -24,6 +24,7 @@ from aeolus_sandbox.sandboxes.launch_line import (
     park_command,
 )
 from aeolus_sandbox.sandboxes.parked import ParkedContainer
+from aeolus_sandbox.streaming.source_file import SourceFile
 from aeolus_sandbox.testing.local_engine import LocalEngine
 
 SHELLS = ["dash", "bash"]
@@ -99,7 +100,7 @@ async def _run(
     tty: bool,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
-    files: Sequence[tuple[str, bytes]] = (),
+    files: Sequence[SourceFile] = (),
     size: tuple[int, int] = (80, 24),
 ) -> tuple[dict[str, bytes], int | None]:
     """Run a program in a parked container, and return what it printed and its code."""
@@ -167,7 +168,12 @@ async def test_files_arrive_byte_for_byte_before_the_program_starts(
     tty: bool, files: Mapping[str, bytes]
 ) -> None:
     script = 'test -t 1 && stty -opost; for f in "$@"; do cat -- "$f"; printf "|"; done; pwd'
-    output, code = await _run("dash", ["sh", "-c", script, "sh", *files], tty=tty, files=list(files.items()))
+    output, code = await _run(
+        "dash",
+        ["sh", "-c", script, "sh", *files],
+        tty=tty,
+        files=[SourceFile.of(*file) for file in files.items()],
+    )
     assert code == 0
     content, _, folder = output["stdout"].rpartition(b"|") if files else (b"", b"", output["stdout"])
     assert content == b"|".join(files.values())
@@ -178,7 +184,7 @@ async def test_input_after_the_files_belongs_to_the_program() -> None:
     async with LocalEngine() as engine, asyncio.timeout(20):
         parked = ParkedContainer(await engine.launch(_spec("dash", tty=False)), tty=False)
         await parked.wait_ready()
-        process = await parked.exec(["cat", "f", "-"], files=[("f", b"file\n")])
+        process = await parked.exec(["cat", "f", "-"], files=[SourceFile.of("f", b"file\n")])
         await process.write(b"input\n")
         process.write_eof()
         found = b""
@@ -205,7 +211,9 @@ async def test_the_program_has_no_child_that_it_never_had(shell: str) -> None:
 @pytest.mark.parametrize("cwd", ["-", "sub", "a b'c", "new\nline", "--", "~"])
 async def test_a_relative_folder_is_one_below_the_workspace(cwd: str) -> None:
     env = {"CDPATH": "/", "OLDPWD": "/"}
-    output, code = await _run("dash", ["pwd"], tty=False, cwd=cwd, env=env, files=[(f"{cwd}/f", b"")])
+    output, code = await _run(
+        "dash", ["pwd"], tty=False, cwd=cwd, env=env, files=[SourceFile.of(f"{cwd}/f", b"")]
+    )
     assert code == 0
     assert list(output) == ["stdout"]
     assert output["stdout"].decode().endswith(f"/workspace/{cwd}\n")

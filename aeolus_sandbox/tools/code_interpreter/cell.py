@@ -9,16 +9,21 @@ from aeolus_sandbox.errors import SessionBroken
 from aeolus_sandbox.exit_status import ExitStatus, Stop
 from aeolus_sandbox.guest import frames
 from aeolus_sandbox.limits import MIB, LimitName
-from aeolus_sandbox.streaming.clipping import ClippedText
+from aeolus_sandbox.streaming.clipping import ClippedText, clip_text
 from aeolus_sandbox.streaming.filters import FilterChain, TextFilter
 from aeolus_sandbox.streaming.rendering import render_text
 from aeolus_sandbox.tools.code_interpreter import replies
+from aeolus_sandbox.tools.code_interpreter.analysis import CodeFinding
+from aeolus_sandbox.tools.code_interpreter.bundles import lines_of
+from aeolus_sandbox.tools.code_interpreter.cell_input import CellInput
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
 from aeolus_sandbox.tools.code_interpreter.models import CodeChunk, CodeError, CodeResult
 from aeolus_sandbox.tools.code_interpreter.translation import Translator
 
+FINDING_TYPE: Final = "application/vnd.aeolus.finding+json"
+"""The type of a finding as JSON, beside its words."""
 OUTPUT_CHARACTERS: Final = 8000
-"""How much of the output a result holds."""
+"""How much of the output a result holds, and how much of the last value."""
 INTERRUPT_GRACE_S: Final = 2.0
 """How long code may take to end after it was interrupted, each of two times, before its kernel is killed."""
 _KILL_GRACES: Final = 2
@@ -36,13 +41,17 @@ class Cell:
         keeps_kernel: bool,
         new_filter: Callable[[], TextFilter] = lambda: FilterChain(()),
         grace_s: float = INTERRUPT_GRACE_S,
+        findings: tuple[CodeFinding, ...] = (),
     ) -> None:
         self._kernel = kernel
         self._op = op
         self._keeps_kernel = keeps_kernel
         self._grace_s = grace_s
+        self._findings = findings
         self._recreated, kernel.state_lost = kernel.state_lost, False
         self._translator = Translator(op)
+        self.input = CellInput(kernel, op)
+        """Takes the answers to its questions, of which there are only some where the code may ask."""
         self._started = time.monotonic()
         self._output = ClippedText(OUTPUT_CHARACTERS, new_filter=new_filter)
         self._ended = asyncio.Event()
@@ -60,12 +69,16 @@ class Cell:
             GuestProtocolError: The guest sent what no guest of ours sends.
         """
         try:
+            for finding in self._findings:
+                yield _found(finding)
             if self._recreated:
                 yield _recreated()
             while not self._ended.is_set():
                 reply = await self._kernel.next_reply()
                 for chunk in self._taken(reply):
                     yield chunk
+                if isinstance(reply, replies.InputRequest) and reply.op == self._op:
+                    await self.input.ask()
         except SessionBroken:
             if self._stop is not None:  # we have killed the container ourselves
                 self._status = ExitStatus(reason=self._stop.reason, limit_hit=self._stop.limit_hit)
@@ -87,6 +100,7 @@ class Cell:
             status = self._status
         return CodeResult(
             success=status.ok and self._error is None,
+            findings=self._findings,
             status=status,
             execution_time_ms=(time.monotonic() - self._started) * 1000,
             error=self._error,
@@ -137,7 +151,7 @@ class Cell:
                 self._recreated, self._kernel.state_lost = True, False
                 return [_recreated()]
             case replies.Error(op=op, name=name, value=value, traceback=traceback) if op == self._op:
-                self._error = CodeError(name=name, value=value, traceback=tuple(replies.lines_of(traceback)))
+                self._error = CodeError(name=name, value=value, traceback=tuple(lines_of(traceback)[0]))
         chunk = self._translator.chunk(reply)
         if chunk is None:
             return []
@@ -146,9 +160,10 @@ class Cell:
         elif chunk.stream == "image":
             self._images += 1
         if isinstance(reply, replies.Result) and not chunk.background:
-            self._result = chunk.alternatives.get(
-                "text/plain", chunk.content if chunk.stream == "result" else None
+            plain = chunk.alternatives.get("text/plain") or (
+                chunk.as_text() if chunk.stream == "result" else None
             )
+            self._result = None if plain is None else clip_text(plain, OUTPUT_CHARACTERS)
         return [chunk]
 
     def _take_done(self, done: replies.Done) -> list[CodeChunk]:
@@ -193,6 +208,11 @@ class Cell:
     def _fail(self, name: str, value: str) -> CodeChunk:
         self._error = CodeError(name=name, value=value)
         return CodeChunk(stream="error", content=f"{name}: {value}")
+
+
+def _found(finding: CodeFinding) -> CodeChunk:
+    alternatives = {FINDING_TYPE: finding.model_dump_json()}
+    return CodeChunk(stream="status", content=finding.as_text(), alternatives=alternatives)
 
 
 def _recreated() -> CodeChunk:

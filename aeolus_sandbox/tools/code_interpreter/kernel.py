@@ -3,12 +3,10 @@
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 from aeolus_sandbox.errors import (
     AeolusError,
-    ConfigurationError,
     GuestProtocolError,
     SessionBroken,
     SessionClosed,
@@ -23,6 +21,9 @@ from aeolus_sandbox.tools.code_interpreter import replies
 BOOT_TIMEOUT_S: Final = 60.0
 ANSWER_TIMEOUT_S: Final = 60.0
 """How long a guest may take to read what is sent to it, and to write a file."""
+PING_TIMEOUT_S: Final = 10.0
+"""How long a guest that was left alone may take to say that it is there, before it is taken for lost."""
+_ANSWERS: Final = (replies.Done, replies.Changes, replies.FilePiece)
 _STDERR_TAIL_BYTES: Final = 4096
 _TURN_REPLIES: Final = 256
 _LATE_BYTES: Final = 1024 * 1024
@@ -61,6 +62,16 @@ class Kernel:
         """Whether the kernel has been replaced since somebody last asked."""
 
     @property
+    def image(self) -> str:
+        """The image of its container."""
+        return self.profile.image
+
+    @property
+    def language(self) -> str | None:
+        """The language that it speaks."""
+        return self.profile.argv[1] if self.profile.argv else None
+
+    @property
     def is_usable(self) -> bool:
         """Whether the guest answers; a kernel that died has been replaced by then."""
         return self._failure is None
@@ -89,39 +100,76 @@ class Kernel:
             msg = f"the kernel did not boot within {BOOT_TIMEOUT_S:g} s"
             raise self._failed(SessionBroken(msg)) from error
 
-    async def execute(self, code: str) -> int:
+    async def execute(self, code: str, *, allow_stdin: bool = False, chart_data: bool = False) -> int:
         """Send code to the kernel and return the operation's number; its replies end with `Done` or `KernelDied`.
 
         Raises:
             SessionBroken: The guest takes no input.
         """
         op = next(self._ops)
-        await self._send(frames.Execute(op=op, code=code))
+        await self.send(frames.Execute(op=op, code=code, allow_stdin=allow_stdin, chart_data=chart_data))
         return op
+
+    async def answer(self, op: int, text: str | None) -> None:
+        """Answer a question of an operation with a line; None is the end of input."""
+        await self.send(frames.InputReply(op=op, text=text))
 
     async def interrupt(self, op: int) -> None:
         """Interrupt an operation."""
-        await self._send(frames.Interrupt(op=op))
+        await self.send(frames.Interrupt(op=op))
 
     async def kill_kernel(self, op: int) -> None:
         """Kill the kernel, which loses its state."""
-        await self._send(frames.KillKernel(op=op))
+        await self.send(frames.KillKernel(op=op))
 
-    async def write_files(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """Write files below the kernel's working directory.
+    def new_op(self) -> int:
+        """Return the number of a new operation."""
+        return next(self._ops)
+
+    async def send(self, request: frames.Request) -> None:
+        """Send a request to the guest.
 
         Raises:
-            ConfigurationError: One could not be written.
-            SessionBroken: The container was lost.
+            SessionBroken: The guest takes no input.
         """
-        for path, data in files:
-            op = next(self._ops)
-            pieces = range(0, max(1, len(data)), frames.FILE_PIECE_BYTES)
-            for start in pieces:
-                piece = data[start : start + frames.FILE_PIECE_BYTES]
-                last = start == pieces[-1]
-                await self._send(frames.WriteFile(op=op, path=path, data=piece, first=start == 0, last=last))
-            await self._wait_written(op, path)
+        try:
+            async with asyncio.timeout(self._answer_timeout_s):
+                await self._process.write(frames.encode_frame(request))
+        except TimeoutError as error:  # the code has stopped the guest, say
+            msg = f"the kernel's host has read nothing for {self._answer_timeout_s:g} s"
+            raise self._failed(SessionBroken(msg)) from error
+        except SessionClosed as error:
+            msg = "the kernel's container has ended"
+            raise self._failed(SessionBroken(msg)) from error
+
+    async def reply_to(self, op: int) -> replies.Done | replies.Changes | replies.FilePiece:
+        """Return the next reply to a request that runs no code; what code says meanwhile is kept for the next one.
+
+        Raises:
+            SessionBroken: None has come in time, the guest has ended, or the container was lost.
+            GuestProtocolError: The guest sent what no guest of ours sends.
+        """
+        try:
+            async with asyncio.timeout(self._answer_timeout_s):
+                while True:
+                    reply = await self._next()
+                    if isinstance(reply, _ANSWERS) and reply.op == op:
+                        return reply
+                    self._keep_late(reply)
+        except TimeoutError as error:
+            msg = f"the kernel's host has given no answer within {self._answer_timeout_s:g} s"
+            raise self._failed(SessionBroken(msg)) from error
+
+    async def wait_usable(self) -> bool:
+        """Find out whether the guest still answers; see `Kept.wait_usable`."""
+        op = self.new_op()
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                await self.send(frames.Ping(op=op))
+                await self.reply_to(op)
+        except (TimeoutError, AeolusError) as error:
+            self._failed(SessionBroken(f"the kernel's host does not answer: {error}"))
+        return self.is_usable
 
     async def next_reply(self) -> replies.Reply:
         """Return the guest's next reply.
@@ -193,35 +241,6 @@ class Kernel:
     def _failed(self, failure: AeolusError) -> AeolusError:
         self._failure = self._failure or failure
         return failure
-
-    async def _send(self, request: frames.Request) -> None:
-        try:
-            async with asyncio.timeout(self._answer_timeout_s):
-                await self._process.write(frames.encode_frame(request))
-        except TimeoutError as error:  # the code has stopped the guest, say
-            msg = f"the kernel's host has read nothing for {self._answer_timeout_s:g} s"
-            raise self._failed(SessionBroken(msg)) from error
-        except SessionClosed as error:
-            msg = "the kernel's container has ended"
-            raise self._failed(SessionBroken(msg)) from error
-
-    async def _wait_written(self, op: int, path: str) -> None:
-        try:
-            async with asyncio.timeout(self._answer_timeout_s):
-                done = await self._wait_done(op)
-        except TimeoutError as error:
-            msg = f"the kernel's host has not written the file {path!r} within {self._answer_timeout_s:g} s"
-            raise self._failed(SessionBroken(msg)) from error
-        if done.status != "ok":
-            msg = f"the file {path!r} could not be written into the workspace: {done.message[:500]}"
-            raise ConfigurationError(msg)
-
-    async def _wait_done(self, op: int) -> replies.Done:
-        while True:
-            reply = await self._next()
-            if isinstance(reply, replies.Done) and reply.op == op:
-                return reply
-            self._keep_late(reply)
 
     async def _read(self) -> None:
         """Take in what the guest has sent; what it says on stderr is kept for the case that it fails."""

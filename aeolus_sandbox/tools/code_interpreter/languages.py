@@ -16,10 +16,17 @@ class Language:
     """The image with its kernel."""
     aliases: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
-    """Of files that hold code in it."""
+    """Of files that hold code in it, in lower case."""
 
 
-LANGUAGES: Final = (Language("python", "python", aliases=("py", "python3"), suffixes=(".py",)),)
+LANGUAGES: Final = (
+    Language("bash", "bash", aliases=("sh", "shell"), suffixes=(".sh", ".bash")),
+    Language("javascript", "deno", aliases=("js", "deno"), suffixes=(".js", ".mjs")),
+    Language("python", "python", aliases=("py", "python3"), suffixes=(".py",)),
+    Language("r", "r", suffixes=(".r",)),
+    Language("typescript", "deno", aliases=("ts",), suffixes=(".ts",)),
+    Language("wasm", "wasm", aliases=("webassembly", "wat"), suffixes=(".wat", ".wasm")),
+)
 _BY_NAME: Final = {name: language for language in LANGUAGES for name in (language.name, *language.aliases)}
 
 
@@ -35,3 +42,8 @@ def language_named(name: str) -> Language:
         msg = f"there is no kernel for the language {name!r}: there is one for {known}"
         raise ConfigurationError(msg)
     return found
+
+
+def language_of_file(suffix: str) -> str | None:
+    """Return the language that files with a suffix such as `.py` are in, or None; case does not count."""
+    return next((language.name for language in LANGUAGES if suffix.lower() in language.suffixes), None)

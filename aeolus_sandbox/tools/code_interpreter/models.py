@@ -4,17 +4,29 @@ import base64
 from collections.abc import Callable
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from aeolus_sandbox.engine.packages import MAX_PACKAGES, parse_packages
 from aeolus_sandbox.exit_status import ExitStatus
 from aeolus_sandbox.streaming.chunks import OutputChunk
+from aeolus_sandbox.tools.code_interpreter.analysis import CodeFinding
+from aeolus_sandbox.tools.code_interpreter.artifacts import Artifact
+from aeolus_sandbox.tools.code_interpreter.charts import CHART_TYPE, Chart, parse_chart
+from aeolus_sandbox.tools.code_interpreter.languages import language_named
+from aeolus_sandbox.tools.code_interpreter.tables import TABLE_TYPE, Table, parse_table
 from aeolus_sandbox.tools.files import FileContent
 
-CodeStream = Literal["stdout", "stderr", "image", "display", "result", "error", "status"]
+CodeStream = Literal["stdout", "stderr", "image", "display", "result", "error", "input", "status"]
 
 MAX_CODE_CHARACTERS: Final = 4 * 1024 * 1024
 """The longest code; what is longer belongs into a file."""
+_FILES_NAMED: Final = 20
+"""How many files a result names in words."""
 _TEXT_IMAGES: Final = frozenset({"image/svg+xml"})
+_BINARY_FAMILIES: Final = ("image/", "audio/", "video/", "font/")
+_BINARY_TYPES: Final = frozenset(
+    {"application/pdf", "application/octet-stream", "application/zip", "application/vnd.apache.arrow.stream"}
+)
 
 
 class CodeInterpreterInput(BaseModel):
@@ -33,6 +45,24 @@ class CodeInterpreterInput(BaseModel):
     """Time limit in seconds; it can only shorten the manager's wall time. The code is interrupted, then killed."""
     files: dict[str, FileContent] = Field(default_factory=dict)
     """Files to put into the workspace first: relative path to content."""
+    packages: tuple[str, ...] = Field(default=(), max_length=MAX_PACKAGES)
+    """Packages of the language that the code needs beside those of its image, by name, with versions where the
+    language's index has several: `pandas==2.2.*`. The first call with a set of them has an image built with network
+    (it needs `CapabilityKind.INSTALL_PACKAGES`, and its clock stands still); later calls find it at once. A kernel
+    that is kept has those of its first call; later ones may leave them out."""
+    allow_stdin: bool = False
+    """Whether the code may ask for input (Python's `input()`), which `session.send_stdin` then answers, one line a
+    question. Without it the session takes no input, and code that asks fails or reads the end of input."""
+    chart_data: bool = False
+    """Whether images of charts come with the data in them (`CodeChunk.chart`), where the kernel can tell: matplotlib
+    in Python."""
+
+    @model_validator(mode="after")
+    def _packages_are_names(self) -> Self:
+        if self.packages:
+            image = language_named(self.language).image
+            self.__dict__["packages"] = parse_packages(image, self.packages)  # frozen for everybody else
+        return self
 
     @field_validator("code", mode="before")
     @classmethod
@@ -47,14 +77,28 @@ class CodeChunk(OutputChunk):
     """One piece of output of the code."""
 
     stream: CodeStream
-    """What it is: printed text, an image, another display, the value of the last expression, an error, or news of
-    the kernel itself (`status`)."""
+    """What it is: printed text, an image, another display, the value of the last expression, an error, a question that
+    the code waits for an answer to (`input`), or news of the kernel itself (`status`)."""
     content: str
-    """The text; base64 for images other than SVG, JSON text for JSON."""
+    """The text; base64 for what is no text (images other than SVG, PDF), JSON text for JSON; of a question, its
+    prompt."""
     mime_type: str = "text/plain"
-    """The type of `content`."""
+    """The type of `content`: the richest that there is."""
     alternatives: dict[str, str] = Field(default_factory=dict)
     """The same output in its other types, such as `text/plain` beside `text/html`."""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    """What the code said about the output: by type or by name, as JSON text."""
+    width: int | None = None
+    """Width of an image in pixels, as the head of its data says, or else the code."""
+    height: int | None = None
+    """Height of an image in pixels."""
+    omitted: dict[str, int] = Field(default_factory=dict)
+    """Types that the output had too and that were left out, because they were too large or nested too deeply: their
+    size in bytes, and 0 where that is not known."""
+    truncated: bool = False
+    """Whether something of the output is missing here: what `omitted` names, or a part of a traceback."""
+    password: bool = False
+    """Whether the answer to a question should not be shown while it is typed."""
     display_id: str | None = None
     """Name of a display that can be updated."""
     update: bool = False
@@ -66,46 +110,63 @@ class CodeChunk(OutputChunk):
 
     @property
     def data(self) -> bytes:
-        """The content as bytes: an image decoded, a text as UTF-8."""
-        if self._is_picture:
+        """The content as bytes: an image or another binary type decoded, a text as UTF-8."""
+        if self._is_binary:
             try:
                 return base64.b64decode(self.content, validate=False)
             except ValueError:  # the kernel sent something else under this name
                 return b""
         return self.content.encode("utf-8", "replace")
 
+    @property
+    def chart(self) -> Chart | None:
+        """The data in a chart; see `CodeInterpreterInput.chart_data`."""
+        return parse_chart(self._as_type(CHART_TYPE))
+
+    @property
+    def table(self) -> Table | None:
+        """The data in a DataFrame or a Series: its first rows and columns."""
+        return parse_table(self._as_type(TABLE_TYPE))
+
     def flow(self) -> str | None:
         """Return the stream of printed text, which runs on from chunk to chunk; all else stands alone."""
         return self.stream if self.stream in {"stdout", "stderr"} else None
 
     def as_text(self) -> str:
-        """Return the text; of an image, what it is and how large."""
-        if self._is_picture:
+        """Return the text; of an image, what it is and how large; of a question, its prompt."""
+        if self._is_binary:
             return self.alternatives.get("text/plain") or f"[{self.mime_type}, {len(self.data)} bytes]"
-        return self.content
+        return self.content or ("[the code asks for input]" if self.stream == "input" else "")
 
     def with_text(self, text: str) -> Self:
         """Return this chunk with a text in the place of its content; an image becomes a display of that text."""
         stream = "display" if self.stream == "image" else self.stream
-        update = {"stream": stream, "content": text, "mime_type": "text/plain", "alternatives": {}}
+        nothing: dict[str, object] = {"alternatives": {}, "metadata": {}, "width": None, "height": None}
+        update = nothing | {"stream": stream, "content": text, "mime_type": "text/plain"}
         return self.model_copy(update=update)
 
     def mapped(self, change: Callable[[str], str]) -> Self:
         """Return this chunk with its texts changed; the bytes of an image stay."""
         changed = super().mapped(change)
-        pictures = {mime: self.alternatives[mime] for mime in self.alternatives if _is_picture(mime)}
-        update: dict[str, object] = {"alternatives": changed.alternatives | pictures}
-        if self._is_picture:
+        binary = {mime: self.alternatives[mime] for mime in self.alternatives if _is_binary(mime)}
+        update: dict[str, object] = {"alternatives": changed.alternatives | binary}
+        if self._is_binary:
             update["content"] = self.content
         return changed.model_copy(update=update)
 
     @property
-    def _is_picture(self) -> bool:
-        return _is_picture(self.mime_type)
+    def _is_binary(self) -> bool:
+        return _is_binary(self.mime_type)
+
+    def _as_type(self, mime_type: str) -> str | None:
+        return self.content if self.mime_type == mime_type else self.alternatives.get(mime_type)
 
 
-def _is_picture(mime_type: str) -> bool:
-    return mime_type.startswith("image/") and mime_type not in _TEXT_IMAGES
+def _is_binary(mime_type: str) -> bool:
+    """Return whether a type travels as base64."""
+    return mime_type in _BINARY_TYPES or (
+        mime_type.startswith(_BINARY_FAMILIES) and mime_type not in _TEXT_IMAGES
+    )
 
 
 class CodeError(BaseModel):
@@ -135,18 +196,35 @@ class CodeResult(BaseModel):
     error: CodeError | None = None
     """The error, if there was one."""
     result: str | None = None
-    """The value of the last expression, as text."""
+    """The value of the last expression, as text; of a long one, head and tail with a marker between them."""
     output: str = ""
     """Head and tail of what it printed, with a marker where something was left out."""
     images: int = 0
     """How many images there were."""
+    findings: tuple[CodeFinding, ...] = ()
+    """What the analysis of the code has found; it is advice."""
     environment_recreated: bool = False
     """Whether variables and files of earlier calls were lost since the last call of this `session_id`."""
+    artifacts: tuple[Artifact, ...] = ()
+    """The files of the workspace that were changed since the call before, those that are gone last. Not among them:
+    what has a name that begins with a dot or is in such a folder, in a `__pycache__` or a `node_modules`."""
+    artifacts_left_out: int = 0
+    """How many more were found than are named."""
+    artifacts_complete: bool = True
+    """Whether the whole workspace was looked through; False: it is too large, or its container has ended."""
 
     def with_output(self, output: str) -> Self:
         """Return the result with another text in the place of all that the code printed, returned or raised."""
         hidden = None if self.error is None else CodeError(name="Error", value="")
-        return self.model_copy(update={"output": output, "result": None, "error": hidden})
+        left_out = self.artifacts_left_out + len(self.artifacts)  # the code has chosen their names
+        update = {
+            "output": output,
+            "result": None,
+            "error": hidden,
+            "artifacts": (),
+            "artifacts_left_out": left_out,
+        }
+        return self.model_copy(update=update)
 
     def as_text(self) -> str:
         """Return the result in words, for a model or a log; never empty."""
@@ -157,4 +235,10 @@ class CodeResult(BaseModel):
             parts.append(f"[{self.images} image{'s' if self.images > 1 else ''}]")
         if self.error is not None:
             parts.append(f"{self.error.name}: {self.error.value}")
-        return "\n".join([*(parts or ["(no output)"]), f"[{self.status}]"])
+        return "\n".join([*(parts or ["(no output)"]), *self._files_as_text(), f"[{self.status}]"])
+
+    def _files_as_text(self) -> list[str]:
+        names = [artifact.as_text() for artifact in self.artifacts[:_FILES_NAMED]]
+        more = len(self.artifacts) + self.artifacts_left_out - len(names)
+        names += [f"{more} more files"] if more else []
+        return [f"[files: {'; '.join(names)}]"] if names else []

@@ -4,41 +4,15 @@ Code in a sandbox can write frames of its own (it runs as the same user as the g
 host no more than its own length: JSON turned into objects grows up to 25 times.
 """
 
-import re
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from aeolus_sandbox.guest import frames
-from aeolus_sandbox.guest.frames import Frame, FrameError, Op
+from aeolus_sandbox.guest.frames import Frame, Op
+from aeolus_sandbox.tools.code_interpreter.bundles import checked
 
-MAX_ENTRIES: Final = 32
-"""How many types of one bundle are looked at."""
-_UNPACKED_BYTES: Final = 1024 * 1024
-"""Up to this length, a JSON value is unpacked whatever it holds."""
-_TRACEBACK_BYTES: Final = 2 * 1024 * 1024
-_MIME_TYPE: Final = re.compile(r"[\w!#$&^.+-]{1,127}/[\w!#$&^.+-]{1,127}", re.ASCII)  # RFC 6838, section 4.2
-
-PREFERRED_TYPES: Final = (
-    "image/png",
-    "image/jpeg",
-    "image/gif",
-    "image/webp",
-    "image/svg+xml",
-    "application/vnd.plotly.v1+json",
-    "application/vnd.vegalite.v5+json",
-    "text/html",
-    "text/markdown",
-    "text/latex",
-    "application/json",
-    "application/javascript",
-    "application/pdf",
-    "text/plain",
-)
-"""Types from the richest to the plainest: the first that is there is the one to show."""
-
-T = TypeVar("T")
-
+_EMPTY: Final = msgspec.Raw(b"{}")
 ShortText = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 
 
@@ -57,12 +31,14 @@ class Stream(Frame, tag="stream", frozen=True):
 
 
 class Display(Frame, tag="display", frozen=True):
-    """A MIME bundle that the code displayed; `entries_of` unpacks it."""
+    """A MIME bundle that the code displayed; `bundles` unpacks it."""
 
     op: Op
     data: msgspec.Raw
+    metadata: msgspec.Raw = _EMPTY
     display_id: ShortText | None = None
     update: bool = False
+    omitted: msgspec.Raw = _EMPTY
 
 
 class Result(Frame, tag="result", frozen=True):
@@ -70,15 +46,26 @@ class Result(Frame, tag="result", frozen=True):
 
     op: Op
     data: msgspec.Raw
+    metadata: msgspec.Raw = _EMPTY
+    omitted: msgspec.Raw = _EMPTY
 
 
 class Error(Frame, tag="error", frozen=True):
-    """An exception that the code did not catch; `lines_of` unpacks its traceback."""
+    """An exception that the code did not catch; `bundles.lines_of` unpacks its traceback."""
 
     op: Op
     name: ShortText
     value: ShortText
     traceback: msgspec.Raw
+    truncated: bool = False
+
+
+class InputRequest(Frame, tag="input_request", frozen=True):
+    """The code waits for a line of input."""
+
+    op: Op
+    prompt: ShortText
+    password: bool = False
 
 
 class Done(Frame, tag="done", frozen=True):
@@ -87,6 +74,31 @@ class Done(Frame, tag="done", frozen=True):
     op: Op
     status: ShortText
     message: ShortText = ""
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file that was changed."""
+
+    path: ShortText
+    change: Literal["created", "modified", "deleted"]
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    head: Annotated[bytes, msgspec.Meta(max_length=frames.HEAD_BYTES)] = b""
+
+
+class Changes(Frame, tag="changes", frozen=True):
+    """Which files were changed; `changes_of` unpacks them."""
+
+    op: Op
+    files: msgspec.Raw
+    left_out: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    complete: bool = True
+
+
+class FilePiece(Frame, tag="file_piece", frozen=True):
+    """The next piece of a file that is read."""
+
+    op: Op
+    data: Annotated[bytes, msgspec.Meta(max_length=frames.FILE_PIECE_BYTES)]
 
 
 class KernelDied(Frame, tag="kernel_died", frozen=True):
@@ -105,26 +117,14 @@ class Fault(Frame, tag="fault", frozen=True):
     message: ShortText
 
 
-Reply = Ready | Stream | Display | Result | Error | Done | KernelDied | Fault
+Reply = (
+    Ready | Stream | Display | Result | Error | InputRequest | Done | Changes | FilePiece | KernelDied | Fault
+)
 
 _decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
-_Bundle = dict[str, msgspec.Raw]
-_bundle_decoder: msgspec.json.Decoder[_Bundle] = msgspec.json.Decoder(_Bundle)
-_lines_decoder: msgspec.json.Decoder[list[str]] = msgspec.json.Decoder(list[str])
-_text_decoder: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
-# A structure takes out the entries with these names; the others are passed over without becoming objects.
-_known_decoder = msgspec.json.Decoder(
-    msgspec.defstruct(
-        "KnownTypes",
-        [
-            (
-                f"entry_{index}",
-                msgspec.Raw | msgspec.UnsetType,
-                msgspec.field(default=msgspec.UNSET, name=mime),
-            )
-            for index, mime in enumerate(PREFERRED_TYPES)
-        ],
-    )
+_CHANGES_BYTES: Final = 2 * 1024 * 1024
+_changes_decoder = msgspec.json.Decoder(
+    Annotated[list[FileChange], msgspec.Meta(max_length=frames.MAX_CHANGES)]
 )
 
 
@@ -134,58 +134,16 @@ def decode_reply(line: bytes) -> Reply:
     Raises:
         FrameError: The line is not a reply.
     """
-    return _checked(_decoder, line)
+    return checked(_decoder, line)
 
 
-def entries_of(data: msgspec.Raw) -> dict[str, str]:
-    """Return the entries of a MIME bundle, each as text: a string as it is, anything else as JSON.
-
-    Raises:
-        FrameError: It is not a bundle.
-    """
-    # Boundary: a type's name goes to whoever shows or stores the output, so nothing but a type's name is let through.
-    return {
-        mime: _as_text(value)
-        for mime, value in list(_raw_entries(data).items())[:MAX_ENTRIES]
-        if _MIME_TYPE.fullmatch(mime)
-    }
-
-
-def lines_of(traceback: msgspec.Raw) -> list[str]:
-    """Return the lines of a traceback, or a line that says that it is too long.
+def changes_of(files: msgspec.Raw) -> list[FileChange]:
+    """Return the files that were changed.
 
     Raises:
-        FrameError: It is not a list of texts.
+        FrameError: It is not a list of changes, or longer than a guest of ours makes it.
     """
-    line = bytes(traceback)
-    if len(line) > _TRACEBACK_BYTES:
-        return [f"[the traceback of {len(line)} bytes is left out]"]
-    return _checked(_lines_decoder, line)
-
-
-def _raw_entries(data: msgspec.Raw) -> _Bundle:
-    line = bytes(data)
-    if len(line) <= _UNPACKED_BYTES:
-        return _checked(_bundle_decoder, line)
-    known = _checked(_known_decoder, line)
-    values = ((mime, getattr(known, f"entry_{index}")) for index, mime in enumerate(PREFERRED_TYPES))
-    return {mime: value for mime, value in values if value is not msgspec.UNSET}
-
-
-def _as_text(value: msgspec.Raw) -> str:
-    line = bytes(value).strip()
-    if line.startswith(b'"'):
-        return _checked(_text_decoder, line)
-    if line.startswith(b"[") and len(line) <= _UNPACKED_BYTES:
-        try:
-            return "".join(_lines_decoder.decode(line))  # the notebook format splits long texts into lines
-        except msgspec.DecodeError:
-            pass  # a list of something else
-    return line.decode("utf-8", "replace")
-
-
-def _checked(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
-    try:
-        return decoder.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FrameError(f"not a frame: {error}") from error  # noqa: EM102
+    line = bytes(files)
+    if len(line) > _CHANGES_BYTES:
+        raise frames.FrameError(f"a list of changed files of {len(line)} bytes")  # noqa: EM102
+    return checked(_changes_decoder, line)

@@ -1,9 +1,12 @@
 """`CodeInterpreterTool`: code in a Jupyter kernel in a container, streamed as it runs."""
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from aeolus_sandbox.capabilities import CapabilityKind
+from aeolus_sandbox.engine.packages import derives_from
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
@@ -16,11 +19,20 @@ from aeolus_sandbox.streaming.tool import (
     StreamingToolHandle,
     ToolContext,
 )
+from aeolus_sandbox.tools.code_interpreter.analysis import CodeFinding, CodePolicy, enforce
 from aeolus_sandbox.tools.code_interpreter.cell import Cell
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
 from aeolus_sandbox.tools.code_interpreter.languages import language_named
 from aeolus_sandbox.tools.code_interpreter.models import CodeChunk, CodeInterpreterInput, CodeResult
-from aeolus_sandbox.tools.files import load_files
+from aeolus_sandbox.tools.code_interpreter.preparing import handle_after
+from aeolus_sandbox.tools.code_interpreter.workspace import (
+    LISTING_TIMEOUT_S,
+    STOPPED_LISTING_TIMEOUT_S,
+    KernelFiles,
+    list_changes,
+    write_files,
+)
+from aeolus_sandbox.tools.files import check_files
 
 _CONTAINER_LIMITS: Final = ("memory_bytes", "cpus", "pids", "disk_bytes", "tmp_bytes", "open_files")
 """Limits that a container has from its start; the others are each call's own."""
@@ -31,8 +43,9 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
 
     name: ClassVar[str] = "code_interpreter"
     description: ClassVar[str] = (
-        "Run Python code in an isolated Jupyter kernel without network; numpy, pandas and matplotlib are there. "
-        "Printed text, the last value, plots and errors come back. Variables are kept between calls with one session_id."
+        "Run code in an isolated Jupyter kernel without network: python (with numpy, pandas, matplotlib), javascript, "
+        "typescript, bash, r or wasm. Printed text, the last value, plots, errors and the names of written files come "
+        "back. Variables and files are kept between calls with one session_id."
     )
     Input = CodeInterpreterInput
     OutputChunk = CodeChunk
@@ -41,13 +54,15 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
     isolation = IsolationMode.CONTAINER
     required_capability = CapabilityKind.RUN_CODE
 
-    def __init__(self, *, image: str | None = None) -> None:
+    def __init__(self, *, image: str | None = None, code_policy: CodePolicy = CodePolicy.WARN) -> None:
         """Configure the tool.
 
         Args:
             image: An image with the kernel host inside to use for every language; None: the language's own.
+            code_policy: What to do with code that looks dangerous.
         """
         self.image = image
+        self.code_policy = code_policy
 
     async def start(
         self, tool_input: CodeInterpreterInput, context: ToolContext
@@ -55,19 +70,61 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         """Start the code; see `StreamingTool.start`.
 
         Raises:
+            CodeRefused: The code looks dangerous and the policy is to deny.
             SessionBroken: The kernel does not boot, or takes no input.
             GuestProtocolError: The image holds no kernel host of ours.
         """
         profile = self._profile(tool_input.language)
-        files = await asyncio.to_thread(load_files, tool_input.files, max_bytes=context.limits.disk_bytes)
+        language = language_named(tool_input.language).name
+        findings = await enforce(tool_input.code, language, self.code_policy)
+        if not tool_input.packages:
+            return await self._begin(profile, tool_input, context, findings)
+        if self.image is not None:
+            msg = f"packages can be added to a language's own image, and not to {self.image!r}"
+            raise ConfigurationError(msg)
+
+        async def begin(image: str) -> StreamingToolHandle[CodeChunk, CodeResult]:
+            return await self._begin(
+                profile.model_copy(update={"image": image}), tool_input, context, findings
+            )
+
+        preparation = context.prepare_image(profile.image, tool_input.packages)
+        return handle_after(preparation, begin, takes_input=tool_input.allow_stdin)
+
+    def requires(self, tool_input: CodeInterpreterInput) -> Sequence[CapabilityKind]:
+        """Return all that must have been granted; packages need more than code alone."""
+        # Boundary: the build that packages need has network, unlike all that runs afterwards.
+        more = (CapabilityKind.INSTALL_PACKAGES,) if tool_input.packages else ()
+        return (*super().requires(tool_input), *more)
+
+    async def _begin(
+        self,
+        profile: SandboxProfile,
+        tool_input: CodeInterpreterInput,
+        context: ToolContext,
+        findings: tuple[CodeFinding, ...],
+    ) -> StreamingToolHandle[CodeChunk, CodeResult]:
+        files = await asyncio.to_thread(check_files, tool_input.files, max_bytes=context.limits.disk_bytes)
         kernel = await self._kernel(profile, tool_input, context)
-        await kernel.write_files(files)
-        op = await kernel.execute(tool_input.code)
-        cell = Cell(
-            kernel, op, keeps_kernel=tool_input.session_id is not None, new_filter=context.text_filter
+        await write_files(kernel, files)
+        op = await kernel.execute(
+            tool_input.code, allow_stdin=tool_input.allow_stdin, chart_data=tool_input.chart_data
         )
+        cell = Cell(
+            kernel,
+            op,
+            keeps_kernel=tool_input.session_id is not None,
+            new_filter=context.text_filter,
+            findings=findings,
+        )
+        kept_as = tool_input.session_id
+        workspace = KernelFiles(kernel, None if kept_as is None else partial(context.lend, kept_as))
         return StreamingToolHandle(
-            chunks=cell.chunks(), finalize=cell.result(), cancel=CancelToken(cell.stop)
+            chunks=cell.chunks(),
+            finalize=_result(cell, kernel, workspace),
+            stdin=cell.input if tool_input.allow_stdin else None,
+            cancel=CancelToken(cell.stop),
+            files=workspace,
         )
 
     def _profile(self, language: str) -> SandboxProfile:
@@ -86,10 +143,28 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
             return await boot(context)
         kept: Kept = await context.keep(tool_input.session_id, boot)
         assert isinstance(kept, Kernel)
+        if not tool_input.packages and derives_from(kept.profile.image, profile.image):
+            profile = kept.profile
         _check_suits(kept, profile, context.limits, tool_input.session_id)
         if kept.is_booting:
             await kept.wait_ready()
         return kept
+
+
+async def _result(cell: Cell, kernel: Kernel, workspace: KernelFiles) -> CodeResult:
+    """Return how the code ended and which files it has changed."""
+    result = await cell.result()
+    in_time = result.status.reason == "exited"
+    listing = await list_changes(
+        kernel, timeout_s=LISTING_TIMEOUT_S if in_time else STOPPED_LISTING_TIMEOUT_S
+    )
+    workspace.note(listing)
+    update = {
+        "artifacts": listing.artifacts,
+        "artifacts_left_out": listing.left_out,
+        "artifacts_complete": listing.complete,
+    }
+    return result.model_copy(update=update)
 
 
 def _check_suits(kernel: Kernel, profile: SandboxProfile, limits: Limits, session_id: str) -> None:

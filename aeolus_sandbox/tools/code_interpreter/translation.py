@@ -4,9 +4,8 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import Final
 
-import msgspec
-
 from aeolus_sandbox.tools.code_interpreter import replies
+from aeolus_sandbox.tools.code_interpreter.bundles import lines_of, unpack
 from aeolus_sandbox.tools.code_interpreter.models import CodeChunk, CodeStream
 
 _IMAGES_REMEMBERED: Final = 1000
@@ -30,44 +29,52 @@ class Translator:
             case replies.Stream(op=op, name=name, text=text):
                 stream: CodeStream = "stderr" if name == "stderr" else "stdout"
                 return CodeChunk(stream=stream, content=text, background=op != self._op)
-            case replies.Display(op=op, data=data, display_id=display_id, update=update):
-                return self._bundle("display", data, op=op, display_id=display_id, update=update)
-            case replies.Result(op=op, data=data):
-                return self._bundle("result", data, op=op)
-            case replies.Error(op=op, name=name, value=value, traceback=traceback):
-                content = "\n".join(replies.lines_of(traceback)) or f"{name}: {value}"
-                return CodeChunk(stream="error", content=content, background=op != self._op)
+            case replies.Display():
+                return self._shown(reply)
+            case replies.Result():
+                return self._shown(reply)
+            case replies.Error(op=op, name=name, value=value):
+                lines, complete = lines_of(reply.traceback)
+                return CodeChunk(
+                    stream="error",
+                    content="\n".join(lines) or f"{name}: {value}",
+                    background=op != self._op,
+                    truncated=reply.truncated or not complete,
+                )
+            case replies.InputRequest(op=op, prompt=prompt, password=password) if op == self._op:
+                return CodeChunk(stream="input", content=prompt, password=password)
             case _:
                 return None
 
-    def _bundle(
-        self,
-        stream: CodeStream,
-        data: msgspec.Raw,
-        *,
-        op: int,
-        display_id: str | None = None,
-        update: bool = False,
-    ) -> CodeChunk | None:
-        texts = replies.entries_of(data)
-        mime = next((known for known in replies.PREFERRED_TYPES if known in texts), next(iter(texts), None))
+    def _shown(self, reply: replies.Display | replies.Result) -> CodeChunk | None:
+        bundle = unpack(reply.data, reply.metadata, reply.omitted)
+        mime = bundle.richest
         if mime is None:
-            if not bytes(data).strip(b"{} \t\r\n"):
-                return None
-            mime, texts = "text/plain", {"text/plain": "[left out: a display of types that cannot be shown]"}
-        content = texts.pop(mime)
-        if mime.startswith("image/"):
-            if not self._is_new_image(content) and not update:
-                return None
-            stream = "image"
+            return self._nothing(reply) if bundle.truncated else None
+        update = isinstance(reply, replies.Display) and reply.update
+        picture = mime.startswith("image/")
+        if picture and not self._is_new_image(bundle.entries[mime]) and not update:
+            return None
+        size = bundle.size(mime) if picture else None
         return CodeChunk(
-            stream=stream,
-            content=content,
+            stream="image" if picture else _stream_of(reply),
+            content=bundle.entries.pop(mime),
             mime_type=mime,
-            alternatives=texts,
-            display_id=display_id,
+            alternatives=bundle.entries,
+            metadata=bundle.metadata,
+            width=size and size.width,
+            height=size and size.height,
+            omitted=bundle.omitted,
+            truncated=bundle.truncated,
+            display_id=reply.display_id if isinstance(reply, replies.Display) else None,
             update=update,
-            background=op != self._op,
+            background=reply.op != self._op,
+        )
+
+    def _nothing(self, reply: replies.Display | replies.Result) -> CodeChunk:
+        content = "[left out: a display of types that cannot be shown]"
+        return CodeChunk(
+            stream=_stream_of(reply), content=content, truncated=True, background=reply.op != self._op
         )
 
     def _is_new_image(self, content: str) -> bool:
@@ -79,3 +86,7 @@ class Translator:
         if len(self._images) > _IMAGES_REMEMBERED:
             self._images.popitem(last=False)
         return True
+
+
+def _stream_of(reply: replies.Display | replies.Result) -> CodeStream:
+    return "display" if isinstance(reply, replies.Display) else "result"

@@ -22,10 +22,15 @@ _LANGUAGE: Final = tree_sitter.Language(tree_sitter_bash.language())
 
 
 class _Parsers(threading.local):
-    """One parser a thread: a parser keeps state while it runs."""
+    """One parser a thread and grammar: a parser keeps state while it runs."""
 
     def __init__(self) -> None:
-        self.parser = tree_sitter.Parser(_LANGUAGE)
+        self._by_grammar: dict[tree_sitter.Language, tree_sitter.Parser] = {}
+
+    def of(self, grammar: tree_sitter.Language) -> tree_sitter.Parser:
+        if grammar not in self._by_grammar:
+            self._by_grammar[grammar] = tree_sitter.Parser(grammar)
+        return self._by_grammar[grammar]
 
 
 _PARSERS: Final = _Parsers()
@@ -45,9 +50,9 @@ class Meter:
 
     cpu_seconds: float = 0.25
 
-    def parse(self, source: bytes) -> tree_sitter.Tree:
+    def parse(self, source: bytes, grammar: tree_sitter.Language = _LANGUAGE) -> tree_sitter.Tree:
         """Parse, or raise `ParsingTooCostly`."""
-        parser = _PARSERS.parser
+        parser = _PARSERS.of(grammar)
         started = time.thread_time()
         deadline = started + self.cpu_seconds
         reads_left = 64 + 8 * len(source) // READ_PIECE_BYTES

@@ -24,7 +24,7 @@ from aeolus_sandbox.streaming.tool import (
     StreamingToolHandle,
     ToolContext,
 )
-from aeolus_sandbox.tools.files import load_files
+from aeolus_sandbox.tools.files import check_files
 from aeolus_sandbox.tools.terminal.command_check import CommandPolicy, Finding, enforce
 from aeolus_sandbox.tools.terminal.models import TerminalChunk, TerminalCodec, TerminalInput, TerminalResult
 
@@ -72,7 +72,7 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
         findings = await asyncio.to_thread(
             enforce, tool_input.command, self.command_policy, cwd=tool_input.cwd or WORKSPACE
         )
-        files = await asyncio.to_thread(load_files, tool_input.files, max_bytes=context.limits.disk_bytes)
+        files = await asyncio.to_thread(check_files, tool_input.files, max_bytes=context.limits.disk_bytes)
         sandbox = await context.park(SandboxProfile(image=self.image, tty=tool_input.tty))
         process = await sandbox.exec(
             tool_input.argv,
