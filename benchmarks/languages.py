@@ -56,11 +56,15 @@ def _figures(series: dict[str, Series]) -> Iterator[Figure]:
 
 
 def _figure(name: str, series: Series, target_ms: float | None) -> Figure:
-    detail = "" if series.p95 is None else f"p95 {series.p95:.3g} ms"
+    detail = "" if series.p95 is None else f"p95 {_ms(series.p95)}"
     if target_ms is not None:
         return at_most(name, target_ms, series.median, unit=" ms", detail=detail)
-    shown = "not measured" if series.median is None else f"{series.median:.3g} ms ({detail})"
+    shown = "not measured" if series.median is None else f"{_ms(series.median)} ({detail})"
     return Figure(name=name, target="-", measured=shown, value=series.median, met=None)
+
+
+def _ms(value: float) -> str:
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 async def _run(manager: SessionManager, language: str, code: str, session_id: str | None) -> str:

@@ -12,7 +12,7 @@ from benchmarks.results import Figure, Run
 README: Final = Path(__file__).with_name("README.md")
 BEGIN: Final = "<!-- measured: begin (scripts/bench --update-readme writes this) -->"
 END: Final = "<!-- measured: end -->"
-_MARKS: Final = {True: "yes", False: "**no**", None: "?"}
+_MARKS: Final = {True: "yes", False: "**no**", None: "-"}
 
 
 def show(run: Run, console: Console) -> None:
