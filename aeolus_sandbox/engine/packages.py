@@ -24,12 +24,12 @@ _PYTHON: Final = re.compile(
     r"(?: *\[[A-Za-z0-9._, -]*\])?"
     r"(?: *(?:==|!=|~=|<=|>=|<|>) *[0-9][0-9A-Za-z.+!*_-]* *(?:,(?= *[=!~<>])|$))*"
 )
-# https://docs.npmjs.com/cli/configuring-npm/package-json#name, a version or a range of one part, or a tag
+# npm's documentation of package.json, `name`; with a version, a range of one part, or a tag
 _NPM_PART: Final = r"[a-z0-9][a-z0-9._-]*"
 _NPM: Final = re.compile(
     rf"(?P<name>(?:@{_NPM_PART}/)?{_NPM_PART})(?:@(?P<version>(?:[\^~]|[<>]=?)?[0-9][0-9A-Za-z.+-]*|[a-z][a-z0-9-]*))?"
 )
-# https://cran.r-project.org/doc/manuals/r-release/R-exts.html#The-DESCRIPTION-file
+# "Writing R Extensions", section "The DESCRIPTION file"
 _R: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?")
 
 

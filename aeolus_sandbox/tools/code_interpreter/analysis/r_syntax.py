@@ -1,7 +1,7 @@
 """R code as a tree. There is no grammar of R to install; this reads as much of the language as rules ask about.
 
 Where the text is no R, the reader goes on at the next token: the kernel parses a whole cell before it runs any of it.
-The language: https://cran.r-project.org/doc/manuals/r-release/R-lang.html, chapter 10.
+The language: "R Language Definition", chapter 10.
 """
 
 import re
