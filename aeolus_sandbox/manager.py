@@ -307,7 +307,7 @@ class SessionManager:
             session_id=context.session_id,
             tool_name=tool.name,
             policy=policy,
-            filters=(*self.filters, *policy.filters),
+            filters=context.filters,
             codec=tool.codec(),
             limits=context.limits,
             services=self._services,

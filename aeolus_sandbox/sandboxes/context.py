@@ -39,7 +39,8 @@ class SandboxContext:
         self._kept = kept
         self._namespace = namespace
         self._images = images
-        self._filters = filters
+        self.filters = filters
+        """What is taken out of the session's text, in this order."""
         self._borrowed = AsyncExitStack()
 
     async def park(self, profile: SandboxProfile) -> Sandbox:
@@ -61,7 +62,7 @@ class SandboxContext:
 
     def text_filter(self) -> TextFilter:
         """Return the session's filters; see `ToolContext.text_filter`."""
-        return FilterChain(self._filters)
+        return FilterChain(self.filters)
 
     async def keep(self, key: str, make: Callable[[ToolContext], Awaitable[Kept]]) -> Kept:
         """Return what is kept under a key; see `ToolContext.keep`."""
@@ -91,7 +92,7 @@ class SandboxContext:
             kept=self._kept,
             namespace=self._namespace,
             images=self._images,
-            filters=self._filters,
+            filters=self.filters,
         )
 
     def _check_isolation(self) -> None:

@@ -22,7 +22,7 @@ from aeolus_sandbox.streaming.tool import (
 from aeolus_sandbox.tools.code_interpreter.analysis import CodeFinding, CodePolicy, enforce
 from aeolus_sandbox.tools.code_interpreter.cell import Cell
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
-from aeolus_sandbox.tools.code_interpreter.languages import language_named
+from aeolus_sandbox.tools.code_interpreter.languages import Language, language_named
 from aeolus_sandbox.tools.code_interpreter.models import CodeChunk, CodeInterpreterInput, CodeResult
 from aeolus_sandbox.tools.code_interpreter.preparing import handle_after
 from aeolus_sandbox.tools.code_interpreter.workspace import (
@@ -74,9 +74,9 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
             SessionBroken: The kernel does not boot, or takes no input.
             GuestProtocolError: The image holds no kernel host of ours.
         """
-        profile = self._profile(tool_input.language)
-        language = language_named(tool_input.language).name
-        findings = await enforce(tool_input.code, language, self.code_policy)
+        language = language_named(tool_input.language)
+        profile = self._profile(language)
+        findings = await enforce(tool_input.code, language.name, self.code_policy)
         if not tool_input.packages:
             return await self._begin(profile, tool_input, context, findings)
         if self.image is not None:
@@ -127,9 +127,8 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
             files=workspace,
         )
 
-    def _profile(self, language: str) -> SandboxProfile:
-        found = language_named(language)
-        return SandboxProfile(image=self.image or found.image, argv=("aeolus-kernel-host", found.name))
+    def _profile(self, language: Language) -> SandboxProfile:
+        return SandboxProfile(image=self.image or language.image, argv=("aeolus-kernel-host", language.name))
 
     async def _kernel(
         self, profile: SandboxProfile, tool_input: CodeInterpreterInput, context: ToolContext
