@@ -10,6 +10,24 @@ from typing import TYPE_CHECKING, Any
 from aeolus_sandbox.version import __version__
 
 if TYPE_CHECKING:
+    from aeolus_sandbox.agent.agent import (
+        Agent,
+    )
+    from aeolus_sandbox.agent.builder import (
+        StreamBuilder,
+    )
+    from aeolus_sandbox.agent.context import (
+        AgentContext,
+    )
+    from aeolus_sandbox.agent.results import (
+        ToolOutcome,
+    )
+    from aeolus_sandbox.agent.session import (
+        AgentSession,
+    )
+    from aeolus_sandbox.agent.tools import (
+        AgentTool,
+    )
     from aeolus_sandbox.approvers import (
         AllOf,
         AnyOf,
@@ -21,9 +39,30 @@ if TYPE_CHECKING:
         SANDBOXED,
         CapabilityKind,
         Grants,
+        ReadLogs,
+    )
+    from aeolus_sandbox.consumers.callback import (
+        CallbackConsumer,
+    )
+    from aeolus_sandbox.consumers.channel import (
+        ChannelConsumer,
+        EventsDropped,
+    )
+    from aeolus_sandbox.consumers.console import (
+        ConsoleConsumer,
+    )
+    from aeolus_sandbox.consumers.multi import (
+        MultiConsumer,
+    )
+    from aeolus_sandbox.consumers.sqlite_trace import (
+        SqliteTraceConsumer,
+    )
+    from aeolus_sandbox.consumers.trace import (
+        TraceConsumer,
     )
     from aeolus_sandbox.errors import (
         AeolusError,
+        AgentError,
         ApprovalDenied,
         ApprovalError,
         ApprovalNotFound,
@@ -36,6 +75,9 @@ if TYPE_CHECKING:
         CodeRefused,
         CommandRefused,
         ConfigurationError,
+        ConsumerError,
+        ConversationConflict,
+        ConversationNotFound,
         EngineError,
         EngineTimeout,
         EngineUnavailable,
@@ -43,6 +85,7 @@ if TYPE_CHECKING:
         ImageBuildFailed,
         ImageNotFound,
         LaunchFailed,
+        LogPathRefused,
         ModelError,
         ModelUnavailable,
         NotInteractive,
@@ -56,6 +99,13 @@ if TYPE_CHECKING:
         StorageBusy,
         StorageError,
         StorageFull,
+        TurnLimitReached,
+    )
+    from aeolus_sandbox.events import (
+        AggregatedUsage,
+        StreamConsumer,
+        StreamEvent,
+        parse_event,
     )
     from aeolus_sandbox.exit_status import (
         ExitStatus,
@@ -71,6 +121,10 @@ if TYPE_CHECKING:
     from aeolus_sandbox.model.anthropic import (
         AnthropicModels,
     )
+    from aeolus_sandbox.model.chat import (
+        ChatMessage,
+        ChatModel,
+    )
     from aeolus_sandbox.profiles import (
         Mount,
         SandboxProfile,
@@ -78,6 +132,11 @@ if TYPE_CHECKING:
     from aeolus_sandbox.sandboxes.kept_sessions import (
         KeptSession,
         KeptSessions,
+    )
+    from aeolus_sandbox.storage.history import (
+        Conversation,
+        ConversationSummary,
+        History,
     )
     from aeolus_sandbox.streaming.approval import (
         ApprovalRequest,
@@ -89,6 +148,8 @@ if TYPE_CHECKING:
         TimeoutAction,
     )
     from aeolus_sandbox.streaming.chunks import (
+        BatchCodec,
+        ChunkBatch,
         ChunkCodec,
         JsonCodec,
         OutputChunk,
@@ -114,6 +175,9 @@ if TYPE_CHECKING:
         Policy,
         Summarise,
         Window,
+    )
+    from aeolus_sandbox.streaming.progress import (
+        Progress,
     )
     from aeolus_sandbox.streaming.rendering import (
         render_text,
@@ -166,6 +230,22 @@ if TYPE_CHECKING:
         Table,
         TableColumn,
     )
+    from aeolus_sandbox.tools.log_tailer import (
+        LogChunk,
+        LogCursor,
+        LogFields,
+        LogFilter,
+        LogFlag,
+        LogFormat,
+        LogLevel,
+        LogNotice,
+        LogNoticeKind,
+        LogPosition,
+        LogResult,
+        LogTailerInput,
+        LogTailerTool,
+        Multiline,
+    )
     from aeolus_sandbox.tools.terminal import (
         TerminalChunk,
         TerminalInput,
@@ -179,6 +259,12 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "agent.agent": ("Agent",),
+    "agent.builder": ("StreamBuilder",),
+    "agent.context": ("AgentContext",),
+    "agent.results": ("ToolOutcome",),
+    "agent.session": ("AgentSession",),
+    "agent.tools": ("AgentTool",),
     "approvers": (
         "AllOf",
         "AnyOf",
@@ -190,9 +276,20 @@ _MODULES = {
         "SANDBOXED",
         "CapabilityKind",
         "Grants",
+        "ReadLogs",
     ),
+    "consumers.callback": ("CallbackConsumer",),
+    "consumers.channel": (
+        "ChannelConsumer",
+        "EventsDropped",
+    ),
+    "consumers.console": ("ConsoleConsumer",),
+    "consumers.multi": ("MultiConsumer",),
+    "consumers.sqlite_trace": ("SqliteTraceConsumer",),
+    "consumers.trace": ("TraceConsumer",),
     "errors": (
         "AeolusError",
+        "AgentError",
         "ApprovalDenied",
         "ApprovalError",
         "ApprovalNotFound",
@@ -205,6 +302,9 @@ _MODULES = {
         "CodeRefused",
         "CommandRefused",
         "ConfigurationError",
+        "ConsumerError",
+        "ConversationConflict",
+        "ConversationNotFound",
         "EngineError",
         "EngineTimeout",
         "EngineUnavailable",
@@ -212,6 +312,7 @@ _MODULES = {
         "ImageBuildFailed",
         "ImageNotFound",
         "LaunchFailed",
+        "LogPathRefused",
         "ModelError",
         "ModelUnavailable",
         "NotInteractive",
@@ -225,6 +326,13 @@ _MODULES = {
         "StorageBusy",
         "StorageError",
         "StorageFull",
+        "TurnLimitReached",
+    ),
+    "events": (
+        "AggregatedUsage",
+        "StreamConsumer",
+        "StreamEvent",
+        "parse_event",
     ),
     "exit_status": (
         "ExitStatus",
@@ -236,6 +344,10 @@ _MODULES = {
     ),
     "manager": ("SessionManager",),
     "model.anthropic": ("AnthropicModels",),
+    "model.chat": (
+        "ChatMessage",
+        "ChatModel",
+    ),
     "profiles": (
         "Mount",
         "SandboxProfile",
@@ -243,6 +355,11 @@ _MODULES = {
     "sandboxes.kept_sessions": (
         "KeptSession",
         "KeptSessions",
+    ),
+    "storage.history": (
+        "Conversation",
+        "ConversationSummary",
+        "History",
     ),
     "streaming.approval": (
         "ApprovalRequest",
@@ -254,6 +371,8 @@ _MODULES = {
         "TimeoutAction",
     ),
     "streaming.chunks": (
+        "BatchCodec",
+        "ChunkBatch",
         "ChunkCodec",
         "JsonCodec",
         "OutputChunk",
@@ -276,6 +395,7 @@ _MODULES = {
         "Summarise",
         "Window",
     ),
+    "streaming.progress": ("Progress",),
     "streaming.rendering": ("render_text",),
     "streaming.sandbox": (
         "Process",
@@ -319,6 +439,22 @@ _MODULES = {
         "Table",
         "TableColumn",
     ),
+    "tools.log_tailer": (
+        "LogChunk",
+        "LogCursor",
+        "LogFields",
+        "LogFilter",
+        "LogFlag",
+        "LogFormat",
+        "LogLevel",
+        "LogNotice",
+        "LogNoticeKind",
+        "LogPosition",
+        "LogResult",
+        "LogTailerInput",
+        "LogTailerTool",
+        "Multiline",
+    ),
     "tools.terminal": (
         "TerminalChunk",
         "TerminalInput",
@@ -336,6 +472,12 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "SANDBOXED",
     "AeolusError",
+    "Agent",
+    "AgentContext",
+    "AgentError",
+    "AgentSession",
+    "AgentTool",
+    "AggregatedUsage",
     "AllOf",
     "AnthropicModels",
     "AnyOf",
@@ -348,20 +490,26 @@ __all__ = [
     "Approver",
     "Artifact",
     "ArtifactError",
+    "BatchCodec",
     "BoxSummary",
     "Buffer",
     "Bytes",
     "CallbackApprover",
+    "CallbackConsumer",
     "CancelToken",
     "CapabilityDenied",
     "CapabilityKind",
+    "ChannelConsumer",
     "Chart",
     "ChartAxis",
     "ChartPlot",
     "ChartSeries",
+    "ChatMessage",
+    "ChatModel",
     "CheckpointBusy",
     "CheckpointConflict",
     "CheckpointError",
+    "ChunkBatch",
     "ChunkCodec",
     "CleanControls",
     "CodeChunk",
@@ -376,7 +524,13 @@ __all__ = [
     "CommandRefused",
     "ConfigurationError",
     "ConsoleApprover",
+    "ConsoleConsumer",
+    "ConsumerError",
     "ContextWindow",
+    "Conversation",
+    "ConversationConflict",
+    "ConversationNotFound",
+    "ConversationSummary",
     "Decision",
     "Deny",
     "Edit",
@@ -384,11 +538,13 @@ __all__ = [
     "EngineError",
     "EngineTimeout",
     "EngineUnavailable",
+    "EventsDropped",
     "ExitStatus",
     "Filter",
     "Finding",
     "Grants",
     "GuestProtocolError",
+    "History",
     "ImageBuildFailed",
     "ImageNotFound",
     "IsolationMode",
@@ -398,16 +554,34 @@ __all__ = [
     "LaunchFailed",
     "LimitName",
     "Limits",
+    "LogChunk",
+    "LogCursor",
+    "LogFields",
+    "LogFilter",
+    "LogFlag",
+    "LogFormat",
+    "LogLevel",
+    "LogNotice",
+    "LogNoticeKind",
+    "LogPathRefused",
+    "LogPosition",
+    "LogResult",
+    "LogTailerInput",
+    "LogTailerTool",
     "Manual",
     "ModelError",
     "ModelUnavailable",
     "Mount",
+    "MultiConsumer",
+    "Multiline",
     "NotInteractive",
     "OutputChunk",
     "Policy",
     "Process",
+    "Progress",
     "QueueApprover",
     "QuotaExceeded",
+    "ReadLogs",
     "Redact",
     "Resize",
     "RunInterrupted",
@@ -422,6 +596,7 @@ __all__ = [
     "Signal",
     "SourceFile",
     "Span",
+    "SqliteTraceConsumer",
     "StdinChannel",
     "StdinEvent",
     "StdinSender",
@@ -429,6 +604,9 @@ __all__ = [
     "StorageBusy",
     "StorageError",
     "StorageFull",
+    "StreamBuilder",
+    "StreamConsumer",
+    "StreamEvent",
     "StreamingTool",
     "StreamingToolHandle",
     "StreamingToolSession",
@@ -445,12 +623,16 @@ __all__ = [
     "TextModel",
     "TimeoutAction",
     "ToolContext",
+    "ToolOutcome",
+    "TraceConsumer",
+    "TurnLimitReached",
     "UnixSignal",
     "Window",
     "WorkspaceFiles",
     "__version__",
     "check_command",
     "clip_text",
+    "parse_event",
     "render_text",
 ]
 

@@ -7,6 +7,7 @@
      |  . CommandRefused                      the command check refused a command
      |  . CodeRefused                         the analysis of code refused a piece of code
      + CapabilityDenied     PermissionError   the grants do not cover what the tool requires
+     |  . LogPathRefused                      a path leads out of what the grants let be read
      + QuotaExceeded        retryable         too many sessions at once
      + EngineError
      |  . EngineUnavailable ConnectionError   retryable: no engine answers
@@ -34,6 +35,11 @@
      |  . StorageBusy       retryable         another process holds it locked
      + ModelError                             the language model refused, or answered nonsense
      |  . ModelUnavailable  ConnectionError   retryable: overloaded, rate limited, or not reached
+     + AgentError
+     |  . TurnLimitReached                    the agent has used up its turns
+     |  . ConversationNotFound LookupError    the history has no such conversation
+     |  . ConversationConflict                another process has continued the conversation meanwhile
+     |  . ConsumerError                       a consumer takes no more events: its channel is full or closed
      + GuestProtocolError                     the guest sent what no honest guest sends
 
 What *untrusted code* does (a non-zero exit, running out of memory or time, a flood of output) is never an
@@ -75,6 +81,12 @@ class CapabilityDenied(AeolusError, PermissionError):
     """The grants of the manager do not cover what the tool requires."""
 
     code = "capability_denied"
+
+
+class LogPathRefused(CapabilityDenied):
+    """A path is none of a log file below the folders that may be read, or leads out of them."""
+
+    code = "log_path_refused"
 
 
 class QuotaExceeded(AeolusError):
@@ -156,6 +168,38 @@ class NotInteractive(SessionError):
     """The tool takes no input while it runs."""
 
     code = "not_interactive"
+
+
+class AgentError(AeolusError):
+    """A run of an agent cannot go on."""
+
+    code = "agent"
+    session: object = None
+    """The run's `AgentSession`, with all that it came to, where there was one."""
+
+
+class TurnLimitReached(AgentError):
+    """The model still called tools when the agent's turns were used up; the transcript is whole."""
+
+    code = "turn_limit_reached"
+
+
+class ConversationNotFound(AgentError, LookupError):
+    """The history has no conversation of this id."""
+
+    code = "conversation_not_found"
+
+
+class ConversationConflict(AgentError):
+    """The conversation was continued by somebody else since it was loaded; load it again."""
+
+    code = "conversation_conflict"
+
+
+class ConsumerError(AgentError):
+    """A consumer takes no more events: its channel is full, or closed."""
+
+    code = "consumer"
 
 
 class GuestProtocolError(AeolusError):
@@ -245,6 +289,8 @@ class ModelError(AeolusError):
 
     retry_after_s: float | None = None
     """How long the model's service asks to wait before the next try, in seconds."""
+    session: object = None
+    """The `AgentSession` of the run that ends with it, with all that it came to, where there was one."""
 
 
 class ModelUnavailable(ModelError, ConnectionError):

@@ -6,6 +6,7 @@ Boundary: every barrier around untrusted code that the engine enforces is decide
 from collections.abc import Mapping
 from typing import Final
 
+from aeolus_sandbox.capabilities import is_inside
 from aeolus_sandbox.engine.base import ContainerSpec, ReadOnlyMount, Tmpfs
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.limits import Limits
@@ -18,6 +19,7 @@ WORKSPACE: Final = "/workspace"
 _ENVIRONMENT: Final = {"HOME": WORKSPACE, "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108 - a tmpfs of its own
 _FORBIDDEN_SOURCES: Final = ("/", "/etc", "/boot", "/root")
 _FORBIDDEN_TREES: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
+_NO_GROUP: Final = 2**32 - 1
 
 
 def container_spec(
@@ -61,16 +63,30 @@ def container_spec(
             Tmpfs(path=WORKSPACE, size_bytes=limits.disk_bytes, mode=0o700),
         ),
         mounts=tuple(_checked_mount(mount) for mount in profile.mounts),
+        groups=tuple(_checked_group(group) for group in profile.groups),
         seccomp=seccomp,
     )
+
+
+def is_mountable(folder: str) -> bool:
+    """Return whether a folder of the host, by an absolute, normal path, may be shown to a container at all."""
+    is_normal = folder.startswith("/") and not {"", ".", ".."} & set(folder.split("/")[1:])
+    is_forbidden = any(is_inside(folder, tree) for tree in _FORBIDDEN_TREES)
+    return is_normal and not is_forbidden and folder not in _FORBIDDEN_SOURCES
+
+
+def _checked_group(group: int) -> int:
+    # Boundary: root's group can write to much of an image, and of a host.
+    if not 0 < group < _NO_GROUP:
+        msg = f"{group!r} cannot be a group of a sandbox: give a number from 1 to {_NO_GROUP - 1}"
+        raise ConfigurationError(msg)
+    return group
 
 
 def _checked_mount(mount: Mount) -> ReadOnlyMount:
     # Boundary: the engine runs as root and would mount anything; a socket or a device folder is a way out.
     source = mount.source.rstrip("/") or "/"
-    is_normal = source.startswith("/") and not {"", ".", ".."} & set(source.split("/")[1:])
-    is_forbidden = any(source == tree or source.startswith(f"{tree}/") for tree in _FORBIDDEN_TREES)
-    if not is_normal or is_forbidden or source in _FORBIDDEN_SOURCES:
+    if not is_mountable(source):
         msg = f"{mount.source!r} cannot be mounted: give an absolute, normal path of a folder with data"
         raise ConfigurationError(msg)
     if source.endswith(".sock"):

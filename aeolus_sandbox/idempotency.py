@@ -33,11 +33,17 @@ class Run:
 
     is_replay = False
 
-    def __init__(self, runs: "IdempotentRuns", key: str, attempt: int) -> None:
+    def __init__(self, runs: "IdempotentRuns", key: str, claimed: Claimed) -> None:
         self.key = key
-        self.attempt = attempt
+        self.attempt = claimed.attempt
         """Counts from 1; more than 1: an earlier attempt never came to a result."""
+        self.progress = claimed.progress
         self._runs = runs
+
+    async def store_progress(self, progress: str) -> None:
+        """Keep how far it has come; see `RunRecord.store_progress`."""
+        checkpoints, owner = self._runs.checkpoints, self._runs.owner
+        await checkpoints.store_progress(self.key, owner=owner, attempt=self.attempt, progress=progress)
 
     async def store(self, final: BaseModel) -> None:
         """Keep the result; see `RunRecord.store`."""
@@ -60,11 +66,15 @@ class Replay:
     """A run that has its result already; see `RunRecord`."""
 
     is_replay = True
+    progress = None
 
     def __init__(self, key: str, final: str) -> None:
         self.key = key
         self.final = final
         """The result as JSON."""
+
+    async def store_progress(self, progress: str) -> None:
+        """Do nothing: it has its result."""
 
     async def store(self, final: BaseModel) -> None:
         """Do nothing: it is stored."""
@@ -140,14 +150,14 @@ class IdempotentRuns:
             match claim:
                 case Stored(final):
                     return Replay(key, final)
-                case Claimed(attempt):
-                    return await self._ours(key, attempt, has_containers=has_containers)
+                case Claimed():
+                    return await self._ours(key, claim, has_containers=has_containers)
                 case Running() if await watch.is_lost(claim):
                     taken = await self._take_over(
                         key, claim, may_repeat=may_repeat, has_containers=has_containers
                     )
                     if taken is not None:
-                        return await self._ours(key, taken.attempt, has_containers=has_containers)
+                        return await self._ours(key, taken, has_containers=has_containers)
                 case Running() if asyncio.get_running_loop().time() > deadline:
                     msg = f"the run {key!r} of the tool {tool_name!r} is still going on elsewhere: try again later"
                     raise CheckpointBusy(msg)
@@ -173,12 +183,12 @@ class IdempotentRuns:
                 await self._remove_containers(key)
             raise
 
-    async def _ours(self, key: str, attempt: int, *, has_containers: bool) -> Run:
-        run = Run(self, key, attempt)
+    async def _ours(self, key: str, claimed: Claimed, *, has_containers: bool) -> Run:
+        run = Run(self, key, claimed)
         self._active.add(run)
         if self._beating is None:
             self._beat_later()
-        if attempt > 1 and has_containers:
+        if claimed.attempt > 1 and has_containers:
             try:
                 await self._remove_containers(key)
             except BaseException:
@@ -199,7 +209,7 @@ class IdempotentRuns:
     async def _unclaim(self, task: asyncio.Task[Any], key: str) -> None:
         await asyncio.wait([task])
         if not task.cancelled() and task.exception() is None and isinstance(task.result(), Claimed):
-            await Run(self, key, task.result().attempt).forget()
+            await Run(self, key, task.result()).forget()
 
     def _beat_later(self) -> None:
         self._beating = asyncio.get_running_loop().call_later(BEAT_S, self._beat)

@@ -15,6 +15,7 @@ from aeolus_sandbox.capabilities import SANDBOXED, Grants, require
 from aeolus_sandbox.engine.base import Engine
 from aeolus_sandbox.engine.docker import DockerEngine
 from aeolus_sandbox.errors import (
+    CapabilityDenied,
     CheckpointConflict,
     ConfigurationError,
     EngineError,
@@ -209,11 +210,12 @@ class SessionManager:
             EngineError: No container could be started; nothing is left.
             SessionClosed: The manager is closed.
         """
-        granted = self.grants if grants is None else self.grants.narrowed_to(grants.kinds)
+        granted = self.grants if grants is None else self.grants.narrowed_to(grants)
         for required in tool.requires(tool_input):
             require(tool.name, required, granted)
         policy = policy or tool.policy
         policy.check(self._services.text_model)
+        _check_waits(tool, policy)
         narrowed = self.limits.narrowed_by(limits).within(timeout_s=tool.timeout_s(tool_input))
         self._check_open()
         self._check_quota()
@@ -227,6 +229,8 @@ class SessionManager:
                 namespace=tool.name,
                 filters=(*self.filters, *policy.filters),
                 idempotency_key=None if record is None else record.key,
+                progress=None if record is None else record.progress,
+                log_access=granted.log_access,
                 may_pause_s=policy.may_pause_s,
             )
             handle = await self._start(tool, tool_input, context, record)
@@ -284,7 +288,7 @@ class SessionManager:
             # In the background: a caller who is cancelled must not wait, and must not interrupt it either.
             self._tasks.start(self._host.release(context), name=f"abandon session {context.session_id}")
             if isinstance(record, Run):
-                nothing_started = isinstance(error, ConfigurationError | EngineError)
+                nothing_started = isinstance(error, ConfigurationError | CapabilityDenied | EngineError)
                 end = record.forget() if nothing_started else record.give_up()
                 self._tasks.start(end, name=f"give up the run {record.key}")
             raise
@@ -339,6 +343,12 @@ class SessionManager:
         if len(self._sessions) + self._opening >= self.max_sessions:
             msg = f"{self.max_sessions} sessions are open, and no more are allowed at once: close one, or raise max_sessions"
             raise QuotaExceeded(msg)
+
+
+def _check_waits(tool: StreamingTool[Any, Any, Any], policy: Policy) -> None:
+    if policy.waits_at is not None and not tool.can_wait:
+        msg = f"the tool {tool.name!r} cannot wait for its reader: take a Window without wait_for_reader"
+        raise ConfigurationError(msg)
 
 
 def _replayed(tool: StreamingTool[I, C, F], replay: Replay) -> StreamingToolHandle[C, F]:

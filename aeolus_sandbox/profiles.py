@@ -25,3 +25,5 @@ class SandboxProfile(BaseModel):
     """Whether the program gets a terminal; stdout and stderr are then one stream."""
     mounts: tuple[Mount, ...] = ()
     """Folders of the host to show, read-only."""
+    groups: tuple[int, ...] = ()
+    """Numbers of groups of the host whose files the program may read beside its own."""

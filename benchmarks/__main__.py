@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.status import Status
 
 from aeolus_sandbox import __version__
-from benchmarks import cell, cold, imports, languages, machine, parked, table, throughput
+from benchmarks import cell, cold, events, imports, languages, machine, parked, table, tailer, throughput
 from benchmarks.results import Benchmark, Run
 from benchmarks.rounds import Plan
 
@@ -24,6 +24,8 @@ BENCHMARKS: Final[dict[str, Callable[[Plan], Awaitable[Benchmark]]]] = {
     "cell": cell.measure,
     "languages": languages.measure,
     "throughput": throughput.measure,
+    "tailer": tailer.measure,
+    "events": events.measure,
     "import": imports.measure,
 }
 RESULTS: Final = Path(__file__).with_name("results")

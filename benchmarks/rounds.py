@@ -32,7 +32,13 @@ class Plan:
 
 
 async def interleaved(
-    plan: Plan, contenders: Mapping[str, Contender], *, rounds: int, unit: str = "ms", warm_up: int = 1
+    plan: Plan,
+    contenders: Mapping[str, Contender],
+    *,
+    rounds: int,
+    unit: str = "ms",
+    warm_up: int = 1,
+    timeout_s: float = TIMEOUT_S,
 ) -> dict[str, Series]:
     """Measure all contenders, `rounds` times each, after `warm_up` rounds that do not count (a quick plan has none)."""
     series = {name: Series(unit=unit) for name in contenders}
@@ -41,17 +47,17 @@ async def interleaved(
         plan.shuffle.shuffle(order)
         for name in order:
             plan.say(f"round {max(0, number + 1)} of {rounds}: {name}")
-            sample = await _sample(contenders[name], series[name], number)
+            sample = await _sample(contenders[name], series[name], number, timeout_s)
             if number >= 0:
                 series[name].samples.append(sample)
     return series
 
 
-async def _sample(contender: Contender, series: Series, number: int) -> float | None:
+async def _sample(contender: Contender, series: Series, number: int, timeout_s: float) -> float | None:
     if len(series.failures) >= _HOPELESS and not series.good:
         return None
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             return await contender()
     except Exception as error:  # noqa: BLE001 - a failure is a result: it is counted and told
         series.failures.append(f"round {number + 1}: {error!r}")

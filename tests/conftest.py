@@ -4,10 +4,15 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import settings
 
 from aeolus_sandbox import SessionManager
 from aeolus_sandbox.engine.base import OWNER_LABEL
 from aeolus_sandbox.engine.docker import DockerEngine
+
+# How long an example takes says more of the machine than of us; every test has a time limit of its own.
+settings.register_profile("aeolus", deadline=None)
+settings.load_profile("aeolus")
 
 
 @pytest.fixture(scope="session")

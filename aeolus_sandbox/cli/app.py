@@ -8,6 +8,7 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperGroup
 
+from aeolus_sandbox.cli.agent import agent
 from aeolus_sandbox.cli.approvals import app as approvals_app
 from aeolus_sandbox.cli.checkpoints import app as checkpoints_app
 from aeolus_sandbox.cli.doctor import doctor
@@ -17,6 +18,8 @@ from aeolus_sandbox.cli.reap import reap
 from aeolus_sandbox.cli.run import run
 from aeolus_sandbox.cli.shell import shell
 from aeolus_sandbox.cli.sink import stop_writing
+from aeolus_sandbox.cli.tail import tail
+from aeolus_sandbox.cli.traces import app as traces_app
 from aeolus_sandbox.cli.version import version
 from aeolus_sandbox.errors import AeolusError
 
@@ -54,6 +57,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(shell)
+app.command()(tail)
+app.command()(agent)
+app.add_typer(traces_app, name="traces")
 app.add_typer(images_app, name="images")
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(checkpoints_app, name="checkpoints")

@@ -18,8 +18,8 @@ EPILOG: Final = """\
 Exit codes:
 
 - 0: success
-- 1: the code failed (run); something is wrong (doctor, images verify); not found, or decided before (approvals,
-  checkpoints)
+- 1: the code failed (run); a file could not be read (tail); something is wrong (doctor, images verify); not found, or
+  decided before (approvals, checkpoints, traces)
 - 2: wrong usage
 - 124: timed out
 - 125: our own failure: engine, image or configuration, said in one line on stderr

@@ -58,6 +58,8 @@ class ContainerSpec(BaseModel):
     file_bytes: int
     tmpfs: tuple[Tmpfs, ...]
     mounts: tuple[ReadOnlyMount, ...] = ()
+    groups: tuple[int, ...] = ()
+    """Supplementary groups of the user."""
     read_only_root: bool = True
     dropped_capabilities: tuple[str, ...] = ("ALL",)
     no_new_privileges: bool = True

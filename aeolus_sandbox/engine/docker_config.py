@@ -5,7 +5,7 @@ Fields: https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Containe
 
 from typing import Any
 
-from aeolus_sandbox.engine.base import ContainerSpec, Tmpfs
+from aeolus_sandbox.engine.base import ContainerSpec, ReadOnlyMount, Tmpfs
 
 _OOM_SCORE_ADJ = 500
 """When the host itself runs out of memory, sandboxes go before everything else."""
@@ -54,11 +54,22 @@ def _host_config(spec: ContainerSpec) -> dict[str, Any]:
             {"Name": "fsize", "Soft": spec.file_bytes, "Hard": spec.file_bytes},
         ],
         "Tmpfs": {tmpfs.path: _tmpfs_options(tmpfs, spec.user) for tmpfs in spec.tmpfs},
-        "Mounts": [
-            {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": True}
-            for mount in spec.mounts
-        ],
+        "GroupAdd": [str(group) for group in spec.groups],
+        "Mounts": [_bind(mount) for mount in spec.mounts],
         **({} if spec.runtime is None else {"Runtime": spec.runtime}),
+    }
+
+
+def _bind(mount: ReadOnlyMount) -> dict[str, Any]:
+    # Read-only does not reach the file systems that are mounted below the folder: without NonRecursive they would be
+    # there, and writable (https://docs.docker.com/engine/storage/bind-mounts/#recursive-mounts).
+    options = {"Propagation": "rprivate", "NonRecursive": True}
+    return {
+        "Type": "bind",
+        "Source": mount.source,
+        "Target": mount.target,
+        "ReadOnly": True,
+        "BindOptions": options,
     }
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.resources import guest_folder, shipped_folder
 
-IMAGE_NAMES: Final = ("base", "bash", "deno", "kernel", "python", "r", "shell", "wasm")
+IMAGE_NAMES: Final = ("base", "bash", "deno", "kernel", "log-tailer", "python", "r", "shell", "wasm")
 """The images that ship with the package."""
 NAME_LABEL: Final = "aeolus.image"
 """Label of a finished image: its name."""

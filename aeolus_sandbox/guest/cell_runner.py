@@ -8,17 +8,28 @@ from typing import Final
 import msgspec
 
 from aeolus_sandbox.guest.executions import Execution, Executions
-from aeolus_sandbox.guest.frames import Done, Execute, FrameError, InputReply, KernelDied, Ready
+from aeolus_sandbox.guest.frames import (
+    Done,
+    Execute,
+    Frame,
+    FrameError,
+    InputReply,
+    KernelDied,
+    Ready,
+)
 from aeolus_sandbox.guest.kernel_client import ANNOUNCEMENT, KernelConnection, Message
 from aeolus_sandbox.guest.kernel_messages import OutputLines, ReplyContent, error_line, safe_line
 from aeolus_sandbox.guest.kernel_process import KernelProcess
 from aeolus_sandbox.guest.pipes import ReplyWriter
 from aeolus_sandbox.guest.questions import Questions
+from aeolus_sandbox.guest.workspace import Workspace
 
 _HALF_ENDED_S: Final = 2.0
 """How long the second sign of a cell's end may lag behind the first and behind the last output."""
 _INTERRUPTED_S: Final = 0.3
 """The same when the cell was interrupted and only its reply is missing, which ipykernel sends first."""
+_AGAIN_S: Final = 0.25
+"""When a cell that was interrupted before it began is interrupted again, should it run."""
 _EXIT_S: Final = 5.0
 """How long a kernel may live on after it was asked to exit."""
 _DRAIN_QUIET_MS: Final = 50
@@ -28,8 +39,10 @@ _DRAIN_QUIET_MS: Final = 50
 class CellRunner:
     """The cells of all kernels that follow one another; `serve` gives it the kernel of the moment."""
 
-    def __init__(self, replies: ReplyWriter) -> None:
+    def __init__(self, replies: ReplyWriter, workspace: Workspace) -> None:
+        """Write to `replies` what the cells say, and what they have changed in the workspace."""
         self._replies = replies
+        self._workspace = workspace
         self._executions = Executions()
         self._questions = Questions(self._executions, replies)
         self._lines = OutputLines()
@@ -153,6 +166,13 @@ class CellRunner:
         execution.begun = True
         if execution.interrupted:
             self._send_interrupt()
+            # A signal that comes between a program's last look and its sleep wakes nobody, and this one comes just
+            # when the cell begins: once more, when it runs.
+            self._loop.call_later(_AGAIN_S, self._interrupt_again, execution)
+
+    def _interrupt_again(self, execution: Execution) -> None:
+        if self._executions.current is execution and not execution.idle:
+            self._send_interrupt()
 
     def _send_interrupt(self) -> None:
         if self._process and self._connection:
@@ -186,6 +206,11 @@ class CellRunner:
     def _end_half_ended(self, execution: Execution) -> None:
         # An interrupt in the wrong moment makes ipykernel drop the reply; code can also break a channel.
         self._timer = None
+        if self._connection:  # what has come and was not heard of: the sockets tell of it once
+            self._handle_output(self._connection.take_output())
+            self._handle_replies(self._connection.take_replies())
+        if self._executions.current is not execution or self._timer is not None:
+            return  # it has ended, or waits anew
         quiet_s = self._loop.time() - self._last_output
         if quiet_s < _lag_s(execution) or self._replies.congested:
             self._end_if_ended(execution)
@@ -197,12 +222,21 @@ class CellRunner:
         reply = execution.reply or ReplyContent(ename="KernelError", evalue="the kernel gave no reply")
         if execution.status == "error" and not execution.error_shown:
             self._replies.post_lines(error_line(reply, execution.op))
-        self._replies.post(Done(op=execution.op, status=execution.status))
+        self._tell_end(execution)
         self._executions.current = None
         if reply.asks_exit and self._process:
             self._executions.held = True
             self._timer = self._loop.call_later(_EXIT_S, self._process.send_signal, signal.SIGKILL)
         self._begin_next()
+
+    def _tell_end(self, execution: Execution) -> None:
+        listed = execution.request.list_changes
+        said: list[Frame] = [Done(op=execution.op, status=execution.status, changes_follow=listed)]
+        if listed:
+            if not self._workspace.looks_quickly:  # time must not run out for code that has ended
+                self._replies.post(said.pop())
+            said.append(self._workspace.changes(execution.op))
+        self._replies.post(*said)
 
     def _cancel_timer(self) -> None:
         if self._timer:

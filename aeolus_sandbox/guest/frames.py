@@ -41,7 +41,7 @@ class Frame(msgspec.Struct, frozen=True, tag_field="frame", kw_only=True):
 
 
 class Execute(Frame, tag="execute", frozen=True):
-    """Run a piece of code in the kernel; answered by output frames and one `Done`."""
+    """Run a piece of code in the kernel; answered by output frames and one `Done`, or by `KernelDied`."""
 
     op: Op
     code: str
@@ -49,6 +49,8 @@ class Execute(Frame, tag="execute", frozen=True):
     """Whether its questions are passed on (`InputRequest`); else they get the end of input, or an error."""
     chart_data: bool = False
     """Whether figures come with the data in them, from kernels that can tell."""
+    list_changes: bool = False
+    """Whether to look at once what it has changed when it has ended, as if `ListChanges` had come with its end."""
 
 
 class InputReply(Frame, tag="input_reply", frozen=True):
@@ -182,6 +184,8 @@ class Done(Frame, tag="done", frozen=True):
     status: str
     """`ok`, `error`, `interrupted`, `aborted` (not run) or `refused` (the request was wrong)."""
     message: str = ""
+    changes_follow: bool = False
+    """Whether `Changes` of the same operation comes, unasked; it comes behind, as a look at many files takes time."""
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):

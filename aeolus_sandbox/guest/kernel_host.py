@@ -63,7 +63,7 @@ class KernelHost:
         self._replies = ReplyWriter(replies_fd, on_broken=self._stop)
         self._workspace = Workspace(".", self._replies)
         self._context = kernel_client.open_context()
-        self._cells = CellRunner(self._replies)
+        self._cells = CellRunner(self._replies, self._workspace)
         self._kernels = KernelSupervisor(language, self._cells, self._context)
 
     async def run(self) -> int:

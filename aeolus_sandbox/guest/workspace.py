@@ -2,7 +2,7 @@
 
 import os
 
-from aeolus_sandbox.guest.frames import ListChanges, ReadFile, WriteFile
+from aeolus_sandbox.guest.frames import Changes, ListChanges, ReadFile, WriteFile
 from aeolus_sandbox.guest.kernel_messages import safe_line
 from aeolus_sandbox.guest.pipes import ReplyWriter
 from aeolus_sandbox.guest.workspace_changes import WorkspaceChanges
@@ -33,9 +33,18 @@ class Workspace:
                 if done:
                     self._replies.post_lines(safe_line(done))
             case ListChanges():
-                self._replies.post(self._changes.take(request.op))
+                self._replies.post(self.changes(request.op))
             case ReadFile():
                 self._reads.ask(request)
+
+    @property
+    def looks_quickly(self) -> bool:
+        """Whether what is to be said next may wait for a look at what was changed."""
+        return self._changes.looks_quickly
+
+    def changes(self, op: int) -> Changes:
+        """Look which files were changed since the last look, and return what an operation is told of it."""
+        return self._changes.take(op)
 
     def interrupt(self, op: int) -> bool:
         """End the read of that operation; False when there is none."""

@@ -27,6 +27,8 @@ MAX_DEPTH: Final = 32
 """How many folders deep."""
 LOOK_S: Final = 1.0
 """How long a look may take; nothing else is served meanwhile."""
+QUICK_LOOK_S: Final = 0.005
+"""How long a look may have taken that others may wait for."""
 MAX_NAMED_BYTES: Final = 256 * 1024
 """How long all paths of one answer are together."""
 SKIPPED_FOLDERS: Final = frozenset({"__pycache__", "node_modules"})
@@ -44,6 +46,7 @@ class _State(NamedTuple):
 
 class _Look(NamedTuple):
     began_ns: int
+    took_s: float
     files: dict[str, _State]
     unnamed: int
     """How many files have a name that cannot be said."""
@@ -57,6 +60,11 @@ class WorkspaceChanges:
         """Look for the first time; the descriptor stays the caller's."""
         self._root_fd = root_fd
         self._before = self._look()
+
+    @property
+    def looks_quickly(self) -> bool:
+        """Whether the last look took so little that the next one will not be noticed."""
+        return self._before.took_s < QUICK_LOOK_S
 
     def note_written(self, path: str) -> None:
         """Take a file that the host has written for one that was there already."""
@@ -112,7 +120,7 @@ class WorkspaceChanges:
                 files[path] = state
             else:
                 unnamed += 1
-        return _Look(began_ns, files, unnamed, walk.complete)
+        return _Look(began_ns, walk.took_s, files, unnamed, walk.complete)
 
 
 class _Walk:
@@ -122,21 +130,28 @@ class _Walk:
         self.complete = True
         self._root_fd = root_fd
         self._entries_left = MAX_ENTRIES
-        self._deadline = time.monotonic() + LOOK_S
+        self._began = time.monotonic()
+        self._deadline = self._began + LOOK_S
+
+    @property
+    def took_s(self) -> float:
+        """How long it has taken until now."""
+        return time.monotonic() - self._began
 
     def files(self) -> Iterator[tuple[str, _State]]:
         """Yield path and state of each file."""
         folders: deque[tuple[str, ...]] = deque([()])
         while folders:
             folder = folders.popleft()
+            prefix = "".join(f"{name}/" for name in folder)
             for entry in self._entries(folder):
-                path = (*folder, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in SKIPPED_FOLDERS:
-                        folders.append(path)
-                elif entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):
-                        yield "/".join(path), _state(entry.stat(follow_symlinks=False))
+                try:
+                    if entry.is_file(follow_symlinks=False):
+                        yield prefix + entry.name, _state(entry.stat(follow_symlinks=False))
+                    elif entry.is_dir(follow_symlinks=False) and entry.name not in SKIPPED_FOLDERS:
+                        folders.append((*folder, entry.name))
+                except FileNotFoundError:
+                    pass  # the code has removed it meanwhile
 
     def _entries(self, folder: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
         """Yield what is to be looked at in a folder; one that is gone by now is empty."""

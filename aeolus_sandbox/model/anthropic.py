@@ -2,40 +2,27 @@
 
 import asyncio
 import importlib.util
-import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
 from aeolus_sandbox.errors import ConfigurationError, ModelError, ModelUnavailable
+from aeolus_sandbox.model.anthropic_chat import SILENCE_S, AnthropicChat
+from aeolus_sandbox.model.anthropic_errors import mapped_errors
 from aeolus_sandbox.model.spec import ModelSpec
 from aeolus_sandbox.retrying import ATTEMPTS, retry_while_retryable
 
 if TYPE_CHECKING:
-    from anthropic import APIStatusError, AsyncAnthropic
+    from anthropic import AsyncAnthropic
 
 TIMEOUT_S: Final = 60.0
 LONGEST_WAIT_S: Final = 20.0
 _FIRST_WAIT_S: Final = 1.0
 _KEY: Final = re.compile(r"[!#-&(-\[\]-~]+")
 """What can stand in a header, and reads the same where it is quoted: so that it is found and taken out there."""
-_REASON_CHARACTERS: Final = 500
-_TIMED_OUT: Final = 408
-_RATE_LIMITED: Final = 429
-_SERVER_ERROR: Final = 500
-_ADVICE: Final = {
-    400: "the request is malformed or too long for the model",
-    401: "check the key in ANTHROPIC_API_KEY",
-    402: "check the billing of the account",
-    403: "the key may not use this model: check its permissions",
-    404: "check the model's name and the base URL",
-    413: "the request is too large: lower what is sent at once",
-    422: "the request is well-formed, but cannot be processed",
-}
 
 
 class AnthropicModels:
@@ -73,20 +60,36 @@ class AnthropicModels:
         Raises:
             ConfigurationError: The name, the key or the base URL is wrong or missing, or the client is not installed.
         """
+        return AnthropicModel(self, self._checked(name))
+
+    def chat_model(self, name: str, *, silence_s: float = SILENCE_S) -> AnthropicChat:
+        """Return the model of a name for a conversation with tools; nothing is sent yet.
+
+        Args:
+            name: Such as `anthropic/claude-sonnet-4-5`.
+            silence_s: How long its service may send nothing before the answer counts as broken off, in seconds; the
+                whole answer may take any time.
+
+        Raises:
+            ConfigurationError: The name, the key or the base URL is wrong or missing, or the client is not installed.
+        """
+        return AnthropicChat(self, self._checked(name), silence_s=silence_s)
+
+    def _checked(self, name: str) -> ModelSpec:
         spec = ModelSpec.parse(name)
         if importlib.util.find_spec("anthropic") is None:
             msg = f"the model {name!r} needs the anthropic client: install it with pip install aeolus-sandbox[agent]"
             raise ConfigurationError(msg)
         self._credential()
         self._checked_base_url()
-        return AnthropicModel(self, spec)
+        return spec
 
     async def complete(self, spec: ModelSpec, *, system: str, prompt: str, max_tokens: int) -> str:
         """Return a model's answer; see `TextModel.complete`."""
-        client = await self._connected()
+        client = await self.connected()
 
         async def ask() -> str:
-            with _mapped_errors(spec, self._credential()[1]):
+            with self.mapped_errors(spec):
                 async with asyncio.timeout(self._timeout_s):
                     message = await client.messages.create(
                         model=spec.name,
@@ -115,11 +118,25 @@ class AnthropicModels:
             if client is not None:
                 await client.close()
 
-    async def _connected(self) -> "AsyncAnthropic":
+    async def connected(self) -> "AsyncAnthropic":
+        """Return the client that all models share.
+
+        Raises:
+            ConfigurationError: The key or the base URL is wrong or missing.
+        """
         async with self._connecting:
             if self._client is None:
                 self._client = await asyncio.to_thread(self._connect)
             return self._client
+
+    def mapped_errors(self, spec: ModelSpec) -> AbstractContextManager[None]:
+        """Map what goes wrong with the client inside of it to our errors, without the key.
+
+        Raises:
+            ModelUnavailable: It may succeed later.
+            ModelError: It will not.
+        """
+        return mapped_errors(spec, self._credential()[1])
 
     def _connect(self) -> "AsyncAnthropic":
         """Make the client; in a thread, because importing it and reading the certificates takes a while."""
@@ -176,55 +193,6 @@ class AnthropicModel:
     async def complete(self, *, system: str, prompt: str, max_tokens: int) -> str:
         """Return the model's answer; see `TextModel.complete`."""
         return await self._models.complete(self._spec, system=system, prompt=prompt, max_tokens=max_tokens)
-
-
-@contextmanager
-def _mapped_errors(spec: ModelSpec, credential: str) -> Iterator[None]:
-    """Map what goes wrong in one request to our errors.
-
-    Raises:
-        ModelUnavailable: It may succeed later.
-        ModelError: It will not.
-    """
-    import anthropic
-
-    try:
-        yield
-    except anthropic.APIStatusError as error:
-        # Boundary: a service may quote the key that it refuses. A traceback shows the cause too.
-        error.args = tuple(_without(credential, str(argument)) for argument in error.args)
-        raise _refusal(spec, error) from error
-    except (anthropic.APITimeoutError, TimeoutError) as error:
-        msg = f"the model {spec.name!r} did not answer in time: try later"
-        raise ModelUnavailable(msg) from error
-    except anthropic.APIConnectionError as error:
-        msg = f"the service of the model {spec.name!r} cannot be reached, or cut the connection: check the network"
-        raise ModelUnavailable(msg) from error
-    except (anthropic.AnthropicError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        msg = f"what answers for the model {spec.name!r} is not Anthropic's service: check the base URL"
-        raise ModelError(msg) from error
-
-
-def _refusal(spec: ModelSpec, error: "APIStatusError") -> ModelError:
-    status = error.status_code
-    reason = str(error)[:_REASON_CHARACTERS]
-    if status in {_TIMED_OUT, _RATE_LIMITED} or status >= _SERVER_ERROR:
-        unavailable = ModelUnavailable(
-            f"the model {spec.name!r} is not available now: {reason} (status {status})"
-        )
-        unavailable.retry_after_s = _retry_after_s(error.response.headers.get("retry-after"))
-        return unavailable
-    advice = _ADVICE.get(status, "see what the service says")
-    return ModelError(f"the model {spec.name!r} refused the request: {advice}: {reason} (status {status})")
-
-
-def _without(credential: str, text: str) -> str:
-    return text.replace(credential, "[key]")
-
-
-def _retry_after_s(header: str | None) -> float | None:
-    """Return the seconds that a service asks to wait; a date (RFC 9110 has both) is not what this service sends."""
-    return float(header) if header is not None and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", header) else None
 
 
 def _answer(spec: ModelSpec, message: Any) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
+from aeolus_sandbox.capabilities import NO_LOGS, ReadLogs
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
@@ -30,6 +31,8 @@ class SandboxContext:
         namespace: str,
         images: PackageImages,
         filters: Sequence[Filter] = (),
+        progress: str | None = None,
+        log_access: ReadLogs = NO_LOGS,
     ) -> None:
         self.session_id = lease.session_id
         self.limits = limits
@@ -41,7 +44,12 @@ class SandboxContext:
         self._images = images
         self.filters = filters
         """What is taken out of the session's text, in this order."""
+        self.progress = progress
+        """How far an earlier attempt at the run came."""
+        self.log_access = log_access
+        """Which log files of the host the tool may read."""
         self._borrowed = AsyncExitStack()
+        self._borrowed_keys: set[str] = set()
 
     async def park(self, profile: SandboxProfile) -> Sandbox:
         """Return a parked container; see `ToolContext.park`."""
@@ -67,8 +75,16 @@ class SandboxContext:
     async def keep(self, key: str, make: Callable[[ToolContext], Awaitable[Kept]]) -> Kept:
         """Return what is kept under a key; see `ToolContext.keep`."""
         self._check_isolation()
-        borrowed = self._kept.borrow(kept_key(self._namespace, key), lambda lease: make(self._with(lease)))
-        return await self._borrowed.enter_async_context(borrowed)
+        full_key = kept_key(self._namespace, key)
+
+        async def make_with(lease: Lease) -> Kept:
+            return await make(self._with(lease))
+
+        if full_key in self._borrowed_keys:
+            return await self._kept.renew(full_key, make_with)
+        kept = await self._borrowed.enter_async_context(self._kept.borrow(full_key, make_with))
+        self._borrowed_keys.add(full_key)
+        return kept
 
     def lend(self, key: str) -> AbstractAsyncContextManager[Kept]:
         """Lend what is kept under a key; see `ToolContext.lend`."""
@@ -93,6 +109,7 @@ class SandboxContext:
             namespace=self._namespace,
             images=self._images,
             filters=self.filters,
+            log_access=self.log_access,
         )
 
     def _check_isolation(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from aeolus_sandbox.background import BackgroundTasks
+from aeolus_sandbox.capabilities import NO_LOGS, ReadLogs
 from aeolus_sandbox.engine.base import Engine
 from aeolus_sandbox.errors import EngineError, EngineUnavailable, SessionClosed
 from aeolus_sandbox.limits import Limits
@@ -65,6 +66,8 @@ class SandboxHost:
         namespace: str,
         filters: Sequence[Filter] = (),
         idempotency_key: str | None = None,
+        progress: str | None = None,
+        log_access: ReadLogs = NO_LOGS,
         may_pause_s: float = 0.0,
     ) -> SandboxContext:
         """Return the context of a new session, to be given back to `release`."""
@@ -78,6 +81,8 @@ class SandboxHost:
             namespace=namespace,
             images=self._images,
             filters=filters,
+            progress=progress,
+            log_access=log_access,
         )
         self._unreleased.add(context)
         return context

@@ -97,6 +97,20 @@ class KeptStore:
             assert entry.value is not None
             yield entry.value
 
+    async def renew(self, key: str, make: Make) -> Kept:
+        """Return what the caller has borrowed and holds, or another in its place where it has turned out unusable.
+
+        Raises:
+            SessionClosed: The store was closed.
+            EngineError: It cannot be made; the next who wants it tries again.
+        """
+        self._check_kept(key)
+        entry = self._entries[key]
+        if entry.value is None or not entry.value.is_usable:
+            await self._replace(key, entry, make)
+        assert entry.value is not None
+        return entry.value
+
     @asynccontextmanager
     async def lend(self, key: str) -> AsyncIterator[Kept]:
         """Lend what is kept under `key`, and make nothing.

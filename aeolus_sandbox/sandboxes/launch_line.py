@@ -37,15 +37,19 @@ _SHELLS_OWN: Final = re.compile(
 # the program does not find a child that it never had; it ignores the signals that are meant for the program.
 _WATCHDOG: Final = "( (trap '' HUP INT QUIT TERM; sleep %d && kill -9 -1) </dev/null >/dev/null 2>&1 & )"
 
+# The line is read byte for byte, as in the C locale: where characters are longer, bash 5.2's `read` loses some control
+# bytes where its buffer grows.
 # The terminal is raw while it is parked: in its usual mode it cuts a line at 4,095 bytes (termios(3), "canonical
 # mode"), echoes it, and takes some bytes for signals.
 _PARK_TERMINAL: Final = (
     "aeolus_stty=$(stty -g 2>/dev/null) && stty raw -echo 2>/dev/null || { printf N; exit 1; }; "
     + _WATCHDOG
     + "; "
-    'printf R; IFS= read -r aeolus_line || exit 1; eval "$aeolus_line"'
+    'printf R; IFS= LC_ALL=C read -r aeolus_line || exit 1; eval "$aeolus_line"'
 )
-_PARK_PIPES: Final = _WATCHDOG + '; printf R; IFS= read -r aeolus_line || exit 1; eval "$aeolus_line"'
+_PARK_PIPES: Final = (
+    _WATCHDOG + '; printf R; IFS= LC_ALL=C read -r aeolus_line || exit 1; eval "$aeolus_line"'
+)
 
 
 def park_command(*, tty: bool, deadline_s: float) -> tuple[str, ...]:

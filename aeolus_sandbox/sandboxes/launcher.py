@@ -82,6 +82,8 @@ class Launcher:
     async def _spec(
         self, profile: SandboxProfile, limits: Limits, lease: Lease, argv: tuple[str, ...]
     ) -> ContainerSpec:
+        if profile.mounts:
+            _check_is_local(self._engine.address)
         return container_spec(
             profile,
             image=await asyncio.to_thread(resolve_image, profile.image),  # it may read the image's folder
@@ -101,6 +103,12 @@ class Launcher:
         if lease.idempotency_key is not None:
             labels[IDEMPOTENCY_LABEL] = lease.idempotency_key
         return labels
+
+
+def _check_is_local(address: str | None) -> None:
+    if address is not None and not address.startswith("unix://"):
+        msg = f"the engine at {address!r} is not on this host, and sees none of its folders: nothing can be mounted"
+        raise ConfigurationError(msg)
 
 
 def _lifetime_s(limits: Limits, lease: Lease) -> float:

@@ -45,6 +45,8 @@ class Claimed:
 
     attempt: int
     """The how manieth start of this run it is, from 1."""
+    progress: str | None = None
+    """How far an earlier attempt came, as its tool said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Checkpoints:
             if not may_repeat:
                 raise _interrupted(key)
             transaction.change(_RESTART, key=key, owner=owner)
-            return Claimed(row["attempts"] + 1)
+            return Claimed(row["attempts"] + 1, _progress(row))
 
         return await self._database.write(work)
 
@@ -133,7 +135,7 @@ class Checkpoints:
             StorageError: The file cannot be used; nothing was taken over.
         """
 
-        def work(transaction: Transaction) -> int:
+        def work(transaction: Transaction) -> Claimed | None:
             then: dict[str, Value] = {"key": key, "seen_owner": seen.owner, "seen_beat": seen.beat}
             if may_repeat:
                 changed = transaction.change(_RESTART + _SEEN, **then, owner=owner)
@@ -142,12 +144,22 @@ class Checkpoints:
                     _END + _SEEN, **then, state="interrupted", final=None, now=self._moment()
                 )
             row = transaction.row(_SELECT, key=key)
-            return row["attempts"] if row and changed else 0
+            return Claimed(row["attempts"], _progress(row)) if row and changed else None
 
-        attempt = await self._database.write(work)
-        if attempt and not may_repeat:
+        taken = await self._database.write(work)
+        if taken is not None and not may_repeat:
             raise _interrupted(key)
-        return Claimed(attempt) if attempt else None
+        return taken
+
+    async def store_progress(self, key: str, *, owner: str, attempt: int, progress: str) -> None:
+        """Keep how far a run of ours has come; without effect when it is not ours, or has ended."""
+        column = text_to_column(progress)
+        update = "UPDATE checkpoints SET progress = :progress WHERE key = :key"
+        await self._database.write(
+            lambda transaction: transaction.change(
+                update + _OURS, key=key, owner=owner, attempt=attempt, progress=column
+            )
+        )
 
     async def store(self, key: str, *, owner: str, attempt: int, final: str) -> None:
         """Keep the result of a run of ours, for good; storing the same again is fine.
@@ -262,10 +274,16 @@ def _interrupted(key: str) -> RunInterrupted:
     return RunInterrupted(msg)
 
 
+def _progress(row: Row) -> str | None:
+    progress = row["progress"]
+    return None if progress is None else text_from_column(progress)
+
+
 def _checkpoint(row: Row) -> Checkpoint:
     final, ended_at = row["final"], row["ended_at"]
     read = {
         "final": None if final is None else text_from_column(final),
+        "progress": _progress(row),
         "created_at": moment_from_column(row["created_at"]),
         "ended_at": None if ended_at is None else moment_from_column(ended_at),
     }

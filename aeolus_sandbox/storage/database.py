@@ -1,4 +1,4 @@
-"""The state file: the one door to SQLite.
+"""The state file, and files like it: the one door to SQLite.
 
 One file for all processes of a user, in WAL mode (https://sqlite.org/wal.html): readers do not wait for the writer,
 writers wait for each other. What a call of `write` returned from has reached the disk.
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from aeolus_sandbox.errors import AeolusError, StorageBusy, StorageError
 from aeolus_sandbox.storage.database_errors import storage_error
-from aeolus_sandbox.storage.schema import MIGRATIONS, Migration
+from aeolus_sandbox.storage.schema import MIGRATIONS, STATE_FILE, FileKind, Migration
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -27,8 +27,6 @@ BUSY_TIMEOUT_S: Final = 5.0
 """How long a write waits for another process's."""
 ANSWER_TIMEOUT_S: Final = 60.0
 """How long a caller waits in all: a disk on a network can hang."""
-_APPLICATION_ID: Final = int.from_bytes(b"Aeol")
-"""Tells our files from those of other programs; it stands in the file's header."""
 _RETRY_S: Final = 0.01
 
 _creating = threading.Lock()
@@ -56,7 +54,7 @@ class Transaction:
 
 
 class Database:
-    """The state file at a path; it is opened, and made where there is none, by the first use.
+    """The file at a path, by default a state file; it is opened, and made where there is none, by the first use.
 
     A failure never costs what is stored: a transaction is done wholly or not at all, and the next call tries anew.
     """
@@ -67,11 +65,13 @@ class Database:
         *,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        kind: FileKind = STATE_FILE,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> None:
         self.path = path.absolute()
         self._busy_timeout_s = busy_timeout_s
         self._answer_timeout_s = answer_timeout_s
+        self._kind = kind
         self._migrations = migrations
         # Its one thread is queue and lock at once: a transaction whose caller is cancelled ends there all the same.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aeolus-state")
@@ -112,14 +112,14 @@ class Database:
 
     async def _run(self, mode: Literal["DEFERRED", "IMMEDIATE"], work: Callable[[Transaction], T]) -> T:
         if self._is_closed:
-            msg = f"the state file {str(self.path)!r} is closed"
+            msg = f"the {self._kind.name} {str(self.path)!r} is closed"
             raise StorageError(msg)
         try:
             async with asyncio.timeout(self._answer_timeout_s):
                 return await asyncio.wrap_future(self._thread.submit(self._transact, mode, work))
         except TimeoutError as error:
             msg = (
-                f"the state file {str(self.path)!r} has not answered in {self._answer_timeout_s:g} s, and whether "
+                f"the {self._kind.name} {str(self.path)!r} has not answered in {self._answer_timeout_s:g} s, and whether "
                 "the change was made is not known: see whether its disk hangs"
             )
             raise StorageBusy(msg) from error
@@ -133,7 +133,7 @@ class Database:
         except AeolusError:
             raise
         except (sqlite3.Error, OSError) as error:
-            raise storage_error(error, self.path) from error
+            raise storage_error(error, self.path, kind=self._kind.name) from error
 
     def _open(self) -> sqlite3.Connection:
         """Return the connection, a new one when the file was removed or replaced: the old one writes to no file."""
@@ -163,13 +163,13 @@ class Database:
         with _transaction(connection, "DEFERRED"):
             application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
             is_new = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        if application != _APPLICATION_ID and not (is_new and application == 0):
-            msg = f"{str(self.path)!r} is the database of another program: name another file for the state"
+        if application != self._kind.application_id and not (is_new and application == 0):
+            msg = f"{str(self.path)!r} is the database of another program, or kept for something else: name another {self._kind.name}"
             raise StorageError(msg)
         if version > len(self._migrations):
             msg = (
-                f"the state file {str(self.path)!r} was written by a newer version (its schema is {version}, this "
-                f"version knows {len(self._migrations)}): upgrade, or name another file for the state"
+                f"the {self._kind.name} {str(self.path)!r} was written by a newer version (its schema is {version}, this "
+                f"version knows {len(self._migrations)}): upgrade, or name another {self._kind.name}"
             )
             raise StorageError(msg)
 
@@ -197,7 +197,7 @@ class Database:
                     continue  # another process was quicker
                 for statement in self._migrations[version]:
                     connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute(f"PRAGMA application_id = {self._kind.application_id}")
                 connection.execute(f"PRAGMA user_version = {version + 1}")
 
     def _close(self) -> None:

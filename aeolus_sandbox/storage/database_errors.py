@@ -18,7 +18,7 @@ _FULL_WHERE_NO_ROOM: Final = ("SQLITE_IOERR", "SQLITE_CANTOPEN")
 _NO_ROOM_BYTES: Final = 64 * 1024
 
 _WHAT_TO_DO: Final = {
-    "SQLITE_NOTADB": "it is not a state file: move it away, or name another one",
+    "SQLITE_NOTADB": "it is not such a file: move it away, or name another one",
     "SQLITE_CORRUPT": "it is damaged: move it away and put a copy in its place, or start with a new one",
     "SQLITE_READONLY": "make it writable, with the folder that it is in, or name another one",
     "SQLITE_CANTOPEN": "see whether it is a file, and whether its folder is writable, or name another one",
@@ -26,10 +26,10 @@ _WHAT_TO_DO: Final = {
 }
 
 
-def storage_error(error: Exception, path: Path) -> StorageError:
+def storage_error(error: Exception, path: Path, *, kind: str = "state file") -> StorageError:
     """Return the error that a failure of SQLite, or of the file's making, is to the caller."""
     name = getattr(error, "sqlite_errorname", "")
-    place = f"the state file {str(path)!r}"
+    place = f"the {kind} {str(path)!r}"
     if _is_for_lack_of_room(error, name, path):
         return StorageFull(f"there is no room for {place} ({error}): make room on its disk and try again")
     if name.startswith(_BUSY):

@@ -31,6 +31,8 @@ class Checkpoint:
     """Counts up while the owner lives."""
     final: str | None
     """The result as JSON."""
+    progress: str | None
+    """How far its reader came, as its tool says it."""
     created_at: datetime
     """By the clock of the machine (UTC): for people, not for decisions."""
     ended_at: datetime | None

@@ -24,6 +24,19 @@ class RunRecord(Protocol):
         """Whether the result is an earlier run's, and nothing runs."""
         ...
 
+    @property
+    def progress(self) -> str | None:
+        """How far an earlier attempt at the run came, as its tool said it; None: it begins at the beginning."""
+        ...
+
+    async def store_progress(self, progress: str) -> None:
+        """Keep how far the run has come, for another attempt; without effect when the run is another's, or has ended.
+
+        Raises:
+            StorageError: It is not kept.
+        """
+        ...
+
     async def store(self, final: BaseModel) -> None:
         """Keep the result for the next call with the same key.
 

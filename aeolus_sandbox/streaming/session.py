@@ -17,13 +17,15 @@ from aeolus_sandbox.errors import (
     StorageError,
 )
 from aeolus_sandbox.exit_status import ExitStatus, Stop
-from aeolus_sandbox.limits import LimitName, Limits
+from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.streaming.chunks import C, ChunkCodec
 from aeolus_sandbox.streaming.clock import SessionClock
 from aeolus_sandbox.streaming.filters import Filter
-from aeolus_sandbox.streaming.filters.chunk_filter import ChunkFilter, filtered_model
+from aeolus_sandbox.streaming.filters.chunk_filter import filtered_model
 from aeolus_sandbox.streaming.held_files import FETCHED_BYTES, HeldFiles
 from aeolus_sandbox.streaming.policies import ContextWindow, Policy, PolicyContext
+from aeolus_sandbox.streaming.progress import ProgressKeeper
+from aeolus_sandbox.streaming.pump import Pump
 from aeolus_sandbox.streaming.services import RunRecord, SessionServices
 from aeolus_sandbox.streaming.spool import Spool
 from aeolus_sandbox.streaming.stdin import StdinEvent
@@ -33,10 +35,6 @@ _logger = logging.getLogger(__name__)
 
 STOP_GRACE_S: Final = 10.0
 """How long a tool may take to end after it was told to."""
-_FILTERED_AT_ONCE: Final = 32 * 1024
-"""How many characters of a flow are filtered in the event loop; longer ones go to a thread."""
-_BREATHE_EVERY: Final = 256
-"""After how many chunks the pump lets everybody else run, however many more are there."""
 
 
 class StreamingToolSession(Generic[C, F]):
@@ -63,8 +61,8 @@ class StreamingToolSession(Generic[C, F]):
         self.id = session_id
         self.limits = limits
         self._handle = handle
-        self._codec = codec
-        self._lets_oldest_go = policy.lets_oldest_go
+        # A tool that is kept waiting is not idle while its reader goes on.
+        self._reading_is_activity = policy.waits_at is not None and limits.idle_time_s is not None
         self._filters = tuple(filters)
         self._spool: Spool[C] = Spool(codec, capacity_bytes=limits.output_bytes)
         self._tasks = services.tasks
@@ -97,8 +95,21 @@ class StreamingToolSession(Generic[C, F]):
         self._clock = SessionClock(
             limits, may_pause_s=policy.may_pause_s + preparation_s, over=self._begin_stop
         )
+        self._pump: Pump[C] = Pump(
+            self._spool,
+            codec=codec,
+            policy=policy,
+            filters=self._filters,
+            touch=self._clock.touch,
+            over=self._begin_stop,
+        )
         if handle.prepared is not None:
             self._tasks.start(self._stand_still_until(handle.prepared), name=f"prepare session {session_id}")
+        self._progress: ProgressKeeper[C] | None = None
+        self._progress_task: asyncio.Task[None] | None = None
+        if record is not None and handle.progress is not None:
+            self._progress = ProgressKeeper(record, handle.progress)
+            self._progress_task = self._tasks.start(self._progress.run(), name=f"progress of {session_id}")
         self._life = self._tasks.start(self._live(), name=f"session {session_id}")
 
     async def __aenter__(self) -> Self:
@@ -143,6 +154,19 @@ class StreamingToolSession(Generic[C, F]):
         if self._reading:
             msg = f"another task is reading from the session {self.id!r} already: one reader at a time"
             raise SessionBusy(msg)
+        progress = self._progress
+        if progress is not None:
+            progress.latest = progress.given
+        chunk: C | None = self._view.ready()
+        if chunk is None:
+            chunk = await self._next_chunk()
+        if self._reading_is_activity:
+            self._clock.touch()
+        if progress is not None and chunk is not None:
+            progress.given = chunk
+        return chunk
+
+    async def _next_chunk(self) -> C | None:
         self._reading = True
         try:
             chunk: C | None = await self._view.next_chunk()
@@ -174,6 +198,8 @@ class StreamingToolSession(Generic[C, F]):
 
     async def finalize(self) -> F:
         """Wait for the tool's end and return its result; may be called again, also after the session was closed.
+
+        A tool that waits for its reader (`Window(wait_for_reader=True)`) does not end before it is read.
 
         Raises:
             SessionBroken: The engine or the container went away, or the tool did not end when it was told to.
@@ -255,7 +281,7 @@ class StreamingToolSession(Generic[C, F]):
 
     async def _live(self) -> None:
         try:
-            await self._pump()
+            await self._pump.run(self._handle.chunks)
             final = await self._handle.finalize
             self._final = (
                 await asyncio.to_thread(filtered_model, final, self._filters) if self._filters else final
@@ -285,32 +311,10 @@ class StreamingToolSession(Generic[C, F]):
         with self._clock.paused():
             await prepared.wait()
 
-    async def _pump(self) -> None:
-        """Read everything the tool streams, whatever the reader does."""
-        taken = 0
-        chunk_filter: ChunkFilter[C] | None = ChunkFilter(self._filters) if self._filters else None
-        async for chunk in self._handle.chunks:
-            taken += 1
-            if taken % _BREATHE_EVERY == 0:  # those that are there already come without a pause
-                await asyncio.sleep(0)
-            self._clock.touch()
-            if chunk_filter is None:
-                await self._keep(chunk)
-            elif (passed := await _filtered(chunk, chunk_filter)) is not None:
-                await self._keep(passed)
-        if chunk_filter is not None:
-            for chunk in chunk_filter.flush():
-                await self._keep(chunk)
-
-    async def _keep(self, chunk: C) -> None:
-        if self._stop is not None and self._stop.limit_hit == LimitName.OUTPUT_BYTES:
-            return  # nothing more is kept, but what has not been read would stall the end
-        tag, payload = self._codec.encode(chunk)
-        if self._spool.make_room(len(payload), lets_oldest_go=self._lets_oldest_go):
-            self._spool.append(tag, payload)
-            await self._spool.settle()
-        else:
-            self._begin_stop(Stop(reason="output_limit", limit_hit=LimitName.OUTPUT_BYTES))
+    async def _end_progress(self) -> None:
+        if self._progress is not None and self._progress_task is not None:
+            self._progress_task.cancel()
+            await self._progress.write()
 
     async def _let_go(self) -> None:
         try:
@@ -325,8 +329,14 @@ class StreamingToolSession(Generic[C, F]):
         if self._record is None:
             return
         try:
+            await self._end_progress()
+        finally:
+            await self._record_result(self._record)
+
+    async def _record_result(self, record: RunRecord) -> None:
+        try:
             if self._final is None or self._given_up:
-                await self._record.give_up()
+                await record.give_up()
             else:
                 await self._keep_record(self._final)
         except (StorageError, CheckpointError) as error:
@@ -340,22 +350,34 @@ class StreamingToolSession(Generic[C, F]):
     # Ending it.
 
     def _begin_stop(self, stop: Stop) -> None:
-        if self._stop is None and not self._ended.is_set():
-            self._tasks.start(self._end(stop), name=f"stop session {self.id}")
+        if self._note_stop(stop):
+            self._tasks.start(self._stop_tool(stop), name=f"stop session {self.id}")
+
+    def _note_stop(self, stop: Stop) -> bool:
+        """Note why it ends, unless it has ended or has another reason; at once, as the tool may end before it is told."""
+        if self._stop is not None or self._ended.is_set():
+            return False
+        self._stop = stop
+        self._spool.hurry()
+        return True
 
     async def _end(self, stop: Stop) -> None:
-        if self._stop is None and not self._ended.is_set():
-            self._stop = stop
-            try:
-                async with asyncio.timeout(STOP_GRACE_S):
-                    await self._handle.cancel.cancel(stop)
-                    await self._ended.wait()
-            except TimeoutError:
-                self._life.cancel()
-            except Exception:  # the tool's own cancel callback failed: its end is forced
-                _logger.warning("ending the session %r failed, forcing it", self.id, exc_info=True)
-                self._life.cancel()
+        if self._note_stop(stop):
+            await self._stop_tool(stop)
         await self._ended.wait()
+
+    async def _stop_tool(self, stop: Stop) -> None:
+        if self._ended.is_set():
+            return
+        try:
+            async with asyncio.timeout(STOP_GRACE_S):
+                await self._handle.cancel.cancel(stop)
+                await self._ended.wait()
+        except TimeoutError:
+            self._life.cancel()
+        except Exception:  # the tool's own cancel callback failed: its end is forced
+            _logger.warning("ending the session %r failed, forcing it", self.id, exc_info=True)
+            self._life.cancel()
 
     async def _close(self) -> None:
         # A run that its owner walks away from has not come to its end: its result stands for nothing.
@@ -368,9 +390,3 @@ class StreamingToolSession(Generic[C, F]):
 
     def _pause_clock(self) -> AbstractContextManager[None]:
         return self._clock.paused()
-
-
-async def _filtered(chunk: C, chunk_filter: ChunkFilter[C]) -> C | None:
-    if chunk.flow() is None or len(chunk.as_text()) > _FILTERED_AT_ONCE:
-        return await asyncio.to_thread(chunk_filter.feed, chunk)
-    return chunk_filter.feed(chunk)

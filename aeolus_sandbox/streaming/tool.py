@@ -10,14 +10,15 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from aeolus_sandbox.capabilities import CapabilityKind
+from aeolus_sandbox.capabilities import CapabilityKind, ReadLogs
 from aeolus_sandbox.exit_status import Stop
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
-from aeolus_sandbox.streaming.chunks import C, ChunkCodec, JsonCodec
+from aeolus_sandbox.streaming.chunks import C, ChunkBatch, ChunkCodec, JsonCodec
 from aeolus_sandbox.streaming.filters import TextFilter
 from aeolus_sandbox.streaming.held_files import WorkspaceFiles
 from aeolus_sandbox.streaming.policies import Buffer, Policy
+from aeolus_sandbox.streaming.progress import Progress
 from aeolus_sandbox.streaming.sandbox import ImagePreparation, Process, Sandbox
 from aeolus_sandbox.streaming.stdin import StdinSender
 
@@ -71,8 +72,9 @@ class CancelToken:
 class StreamingToolHandle(Generic[C, F]):
     """What `StreamingTool.start` returns: one running tool."""
 
-    chunks: AsyncIterator[C]
-    """The output; it ends when the tool has ended, and is always read to its end."""
+    chunks: AsyncIterator[C | ChunkBatch]
+    """The output; it ends when the tool has ended, and is always read to its end. Batches only where the tool's codec
+    is a `BatchCodec`."""
     finalize: Awaitable[F]
     """Gives the result; awaited once, after the end of `chunks`."""
     stdin: StdinSender | None = None
@@ -84,6 +86,8 @@ class StreamingToolHandle(Generic[C, F]):
     then, at most `PREPARATION_LIMIT_S`. None: it begins at once."""
     files: WorkspaceFiles | None = None
     """Gives out files of the workspace once the tool has ended; None: there is nothing to fetch."""
+    progress: Progress[C] | None = None
+    """Says how far the reader has come, for another attempt at the run; None: another attempt begins anew."""
 
 
 class ToolContext(Protocol):
@@ -97,6 +101,16 @@ class ToolContext(Protocol):
     @property
     def limits(self) -> Limits:
         """The limits of this session."""
+        ...
+
+    @property
+    def log_access(self) -> ReadLogs:
+        """Which log files of the host the tool may read; by default none."""
+        ...
+
+    @property
+    def progress(self) -> str | None:
+        """How far an earlier attempt at this run came, as `StreamingToolHandle.progress` said it."""
         ...
 
     async def park(self, profile: SandboxProfile) -> Sandbox:
@@ -132,6 +146,8 @@ class ToolContext(Protocol):
     async def keep(self, key: str, make: "Callable[[ToolContext], Awaitable[Kept]]") -> "Kept":
         """Return what an earlier session kept under this key, made by `make` where there is none.
 
+        Called again with the same key, it gives the same, or another where it has turned out unusable.
+
         Waits while another session uses it. What `make` starts through the context that it is given lives on after
         this session, until the manager closes or it has not been used for a while.
         """
@@ -165,7 +181,10 @@ class Kept(Protocol):
         ...
 
     async def wait_usable(self) -> bool:
-        """Find out whether it still answers; called before it is lent again."""
+        """Find out whether it still answers; called before it is lent again.
+
+        It may leave the proof to its next request; its user then calls `keep` again where that fails.
+        """
         ...
 
     def mark_recreated(self) -> None:
@@ -206,6 +225,15 @@ class StreamingTool(ABC, Generic[I, C, F]):
             ConfigurationError: The input is wrong; nothing has started.
             EngineError: No container could be started; nothing is left.
         """
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it may be kept waiting for a slow reader, as `Window(wait_for_reader=True)` does.
+
+        A program in a container cannot, unless its tool takes care of that: while its output is not read, the engine
+        can neither stop nor remove it (moby #41827).
+        """
+        return self.isolation is IsolationMode.IN_PROCESS
 
     def requires(self, tool_input: I) -> Sequence[CapabilityKind]:
         """Return all that must have been granted for this input."""

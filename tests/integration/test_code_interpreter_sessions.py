@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import aiodocker
 import pytest
 
 from aeolus_sandbox import (
@@ -20,6 +21,7 @@ from aeolus_sandbox import (
 from aeolus_sandbox.engine.base import OWNER_LABEL
 from aeolus_sandbox.engine.docker import DockerEngine
 from aeolus_sandbox.limits import MIB
+from aeolus_sandbox.tools.code_interpreter import kernel as kernel_module
 from tests.integration.code_runs import (
     container_count,
     finish,
@@ -234,6 +236,40 @@ async def test_kernel_whose_container_is_lost_between_calls_is_replaced_and_anno
     ]
     assert not (await run_code(manager, "1", session_id="s")).result.environment_recreated
     await wait_container_count(engine, manager, 1)
+
+
+@pytest.mark.parametrize("files", [{}, {"in.txt": b"x"}])
+async def test_kernel_whose_guest_was_stopped_between_calls_is_replaced_and_announced(
+    manager: SessionManager,
+    engine: DockerEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, bytes],
+) -> None:
+    monkeypatch.setattr(kernel_module, "PING_TIMEOUT_S", 1.0)
+    code = (
+        "import os, signal, threading\n"
+        "threading.Timer(0.3, lambda: os.kill(os.getppid(), signal.SIGSTOP)).start(); x = 1"
+    )
+    await run_code(manager, code, session_id="s")
+    [found] = await engine.list_containers({OWNER_LABEL: manager.owner})
+    async with asyncio.timeout(PATIENCE_S), aiodocker.Docker() as docker:
+        while not await _has_stopped_process(docker, found.id):  # noqa: ASYNC110 - the engine tells nobody
+            await asyncio.sleep(0.05)
+    ran = await run_code(
+        manager,
+        "print(open('in.txt').read())\n" * len(files) + "'x' in globals()",
+        session_id="s",
+        files=files,
+    )
+    assert (ran.result.success, ran.result.result) == (True, "False")
+    assert ran.result.environment_recreated
+    assert [info.id for info in await engine.list_containers({OWNER_LABEL: manager.owner})] != [found.id]
+    await wait_container_count(engine, manager, 1)
+
+
+async def _has_stopped_process(docker: aiodocker.Docker, container_id: str) -> bool:
+    top = await docker._query_json(f"containers/{container_id}/top", params={"ps_args": "-eo pid,stat"})
+    return any(process[1].startswith("T") for process in top["Processes"])
 
 
 async def test_limits_of_a_kept_kernel_are_those_of_its_first_call(shared: SessionManager) -> None:

@@ -44,6 +44,17 @@ def test_container_tool_runs_in_a_sandbox() -> None:
     assert done.stdout.splitlines() == ["apple", "fig", "pear", "exited with code 0"]
 
 
+def test_follow_logs_goes_through_a_rotation_and_on_from_its_cursor() -> None:
+    done = run_example("follow_logs.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "2024-03-10 09:15:02+00:00 error payment failed",
+        "notice: rotated",
+        "2024-03-10 09:15:02+00:00 error upload failed",
+        "since then: stopped",
+    ]
+
+
 @pytest.mark.parametrize(
     "said",
     [

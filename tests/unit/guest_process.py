@@ -66,6 +66,11 @@ class Guest:
             self._frames += map(decode_reply, self._splitter.feed(data))
         return self._frames.pop(0)
 
+    @property
+    def holds_more(self) -> bool:
+        """Whether more came in one piece with the reply that was taken last."""
+        return bool(self._frames) or self._splitter.held_bytes > 0
+
     def until(self, wanted: Callable[[Reply], bool]) -> list[Reply]:
         """Return all replies up to the first that is wanted."""
         got: list[Reply] = []

@@ -36,6 +36,7 @@ class ScriptedProcess:
         self.requests: list[frames.Request] = []
         self.stops: list[Stop] = []
         self.reads = 0
+        self.writes = 0
         self.on_request: Callable[[frames.Request], None] = lambda request: None
         self.takes_input = asyncio.Event()
         self.takes_input.set()
@@ -72,9 +73,12 @@ class ScriptedProcess:
     async def write(self, data: bytes) -> None:
         if self.stdin_closed:
             raise SessionClosed("closed")
-        self.requests.append(frames.decode_request(data))
+        self.writes += 1
+        made = [frames.decode_request(line) for line in data.splitlines()]
+        self.requests += made
         await self.takes_input.wait()
-        self.on_request(self.requests[-1])
+        for request in made:
+            self.on_request(request)
 
     def write_eof(self) -> None:
         self.stdin_closed = True
@@ -102,7 +106,9 @@ async def ready_kernel(process: ScriptedProcess) -> Kernel:
 
 
 async def new_cell(kernel: Kernel, *, keeps_kernel: bool = True) -> Cell:
-    return Cell(kernel, await kernel.execute("code"), keeps_kernel=keeps_kernel, grace_s=GRACE_S)
+    op = await kernel.execute("code")
+    assert op is not None
+    return Cell(kernel, op, keeps_kernel=keeps_kernel, grace_s=GRACE_S)
 
 
 async def read_all(cell: Cell) -> list[CodeChunk]:

@@ -13,9 +13,10 @@ import pytest
 from pydantic import SecretStr
 
 from aeolus_sandbox.errors import ConfigurationError, ModelError, ModelUnavailable
-from aeolus_sandbox.model.anthropic import AnthropicModels, _retry_after_s
+from aeolus_sandbox.model.anthropic import AnthropicModels
+from aeolus_sandbox.model.anthropic_errors import _retry_after_s
 from aeolus_sandbox.model.spec import ModelSpec
-from tests.unit.messages_server import (
+from aeolus_sandbox.testing.messages_server import (
     CUT_BEFORE,
     CUT_INSIDE,
     NEVER,

@@ -12,7 +12,7 @@ from aeolus_sandbox.tools.code_interpreter.artifacts import Artifact, media_type
 from aeolus_sandbox.tools.code_interpreter.kernel import Kernel
 from aeolus_sandbox.tools.code_interpreter.models import CodeResult
 from aeolus_sandbox.tools.code_interpreter.workspace import Listing, list_changes, read_file
-from tests.unit.scripted_guest import ScriptedProcess, text
+from tests.unit.scripted_guest import ScriptedProcess, new_cell, read_all, text
 
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 
@@ -60,9 +60,9 @@ def test_a_result_in_words_names_files_on_one_line_and_counts_the_rest() -> None
     assert (hidden.artifacts, hidden.artifacts_left_out) == ((), 39)
 
 
-def changes(*paths: str, **settings: Any) -> frames.Changes:
+def changes(*paths: str, op: int = 1, **settings: Any) -> frames.Changes:
     files = [frames.FileChange(path=path, change="created", size_bytes=1) for path in paths]
-    return frames.Changes(op=1, files=files, **settings)
+    return frames.Changes(op=op, files=files, **settings)
 
 
 async def test_changes_come_as_the_guest_tells_them(process: ScriptedProcess, kernel: Kernel) -> None:
@@ -70,6 +70,10 @@ async def test_changes_come_as_the_guest_tells_them(process: ScriptedProcess, ke
     listing = await list_changes(kernel, timeout_s=1)
     assert [found.path for found in listing.artifacts] == ["a", "b/c", "new\nline", "..."]
     assert (listing.left_out, listing.complete) == (3, False)
+
+
+def done(op: int, status: str = "ok", message: str = "", *, changes_follow: bool = False) -> frames.Done:
+    return frames.Done(op=op, status=status, message=message, changes_follow=changes_follow)
 
 
 HOSTILE: Final = {
@@ -112,6 +116,38 @@ async def test_a_guest_that_does_not_answer_costs_the_list_and_not_the_kernel(
     assert await list_changes(kernel, timeout_s=1) == Listing(complete=True)
 
 
+async def test_changes_that_come_with_the_end_of_the_code_are_not_asked_for(
+    process: ScriptedProcess, kernel: Kernel
+) -> None:
+    process.say(done(1, changes_follow=True), text(0, "late"), changes("a"))
+    cell = await new_cell(kernel)
+    assert await read_all(cell) == []
+    assert cell.promised_changes == 1
+    listing = await list_changes(kernel, timeout_s=1, promised=cell.promised_changes)
+    assert [found.path for found in listing.artifacts] == ["a"]
+    assert process.requests == [frames.Execute(op=1, code="code", list_changes=True)]
+
+
+@pytest.mark.parametrize("end", [done(1, status="aborted"), frames.KernelDied(op=1, signal=9)])
+async def test_an_end_that_promises_no_changes_leaves_them_to_be_asked_for(
+    process: ScriptedProcess, kernel: Kernel, end: frames.Frame
+) -> None:
+    process.say(end)
+    cell = await new_cell(kernel)
+    await read_all(cell)
+    process.say(changes("a", op=2))
+    listing = await list_changes(kernel, timeout_s=1, promised=cell.promised_changes)
+    assert [found.path for found in listing.artifacts] == ["a"]
+    assert process.requests[1:] == [frames.ListChanges(op=2)]
+
+
+async def test_changes_that_were_promised_and_do_not_come_cost_the_list_and_not_the_kernel(
+    kernel: Kernel,
+) -> None:
+    assert await list_changes(kernel, timeout_s=0.01, promised=1) == Listing()
+    assert kernel.is_usable
+
+
 async def test_a_file_comes_in_pieces_and_in_order(process: ScriptedProcess, kernel: Kernel) -> None:
     process.say(
         frames.FilePiece(op=1, data=b"ab"), text(9, "late"), frames.FilePiece(op=1, data=b"c"), done(1)
@@ -149,7 +185,3 @@ async def test_a_read_that_is_given_up_is_interrupted_and_its_rest_passed_over(
     assert process.requests[1:] == [frames.Interrupt(op=1)]
     process.say(done(1, status="interrupted"), frames.FilePiece(op=2, data=b"new"), done(2))
     assert [piece async for piece in read_file(kernel, "b", max_bytes=100)] == [b"new"]
-
-
-def done(op: int, status: str = "ok", message: str = "") -> frames.Done:
-    return frames.Done(op=op, status=status, message=message)

@@ -61,7 +61,7 @@ async def test_an_analysis_that_does_not_come_back_is_a_warning(monkeypatch: pyt
     monkeypatch.setattr(analyser, "analyse", hangs)
     monkeypatch.setattr(analyser, "TIME_LIMIT_S", 0.01)
     try:
-        [found] = await enforce("x", "python", CodePolicy.WARN)
+        [found] = await enforce("x\n" * 100, "python", CodePolicy.WARN)
     finally:
         released.set()
     assert (found.rule, found.severity) == ("not_analysed", "warning")
@@ -122,7 +122,9 @@ async def test_a_tool_that_denies_refuses_before_anything_starts() -> None:
 
 async def test_findings_come_first_and_are_in_the_result(process: ScriptedProcess, kernel: Kernel) -> None:
     findings = tuple(analyse(DANGER, "python"))
-    cell = Cell(kernel, await kernel.execute(DANGER), keeps_kernel=True, findings=findings)
+    op = await kernel.execute(DANGER)
+    assert op is not None
+    cell = Cell(kernel, op, keeps_kernel=True, findings=findings)
     process.say(text(1, "hello"), frames.Done(op=1, status="ok"))
     chunks = await read_all(cell)
     assert [chunk.stream for chunk in chunks] == ["status", "status", "stdout"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -260,6 +261,105 @@ async def test_fault_of_the_guest_is_broken_with_its_message(
     process.say(frames.Fault(message="3 kernels in a row ended"))
     with pytest.raises(SessionBroken, match="3 kernels in a row"):
         await read_all(cell)
+    assert not kernel.is_usable
+
+
+# Guests that were left alone.
+
+
+def answers_pings(
+    process: ScriptedProcess, *before: frames.Frame, then: tuple[frames.Frame, ...] = ()
+) -> None:
+    """Make the guest answer pings, with other frames around the answer."""
+
+    def answer(request: frames.Request) -> None:
+        if isinstance(request, frames.Ping):
+            process.say(*before, frames.Done(op=request.op, status="ok"), *then)
+
+    process.on_request = answer
+
+
+async def test_code_for_a_guest_that_was_left_alone_goes_with_the_question_whether_it_is_there(
+    process: ScriptedProcess, kernel: Kernel
+) -> None:
+    answers_pings(process)
+    assert await kernel.wait_usable()
+    assert process.writes == 0
+    op = await kernel.execute("code")
+    assert [type(request) for request in process.requests] == [frames.Ping, frames.Execute]
+    assert (process.requests[1].op, process.writes) == (op, 1)  # type: ignore[union-attr]
+    await kernel.execute("more")  # nobody has left it alone since
+    assert [type(request) for request in process.requests[2:]] == [frames.Execute]
+
+
+LOSSES: Final[dict[str, Callable[[ScriptedProcess], None]]] = {
+    "ended": lambda process: process.end(ExitStatus(reason="killed", code=137)),
+    "takes no input": lambda process: setattr(process, "stdin_closed", True),
+    "reads nothing": lambda process: process.takes_input.clear(),
+    "says nothing": lambda process: None,
+    "engine away": lambda process: setattr(process, "lost", True),
+    "garbage": lambda process: process.write_out(b"garbage\n"),
+    "fault": lambda process: process.say(frames.Fault(message="x")),
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("with_code", [True, False])
+async def test_guest_that_is_gone_has_not_got_the_code_and_is_given_up(
+    process: ScriptedProcess, kernel: Kernel, lose: Callable[[ScriptedProcess], None], *, with_code: bool
+) -> None:
+    lose(process)
+    await kernel.wait_usable()
+    async with asyncio.timeout(PATIENCE_S):
+        reached = await kernel.execute("code") is not None if with_code else await kernel.reaches()
+    assert not reached
+    assert not kernel.is_usable
+    assert not await kernel.wait_usable()
+
+
+async def test_answer_to_something_else_does_not_show_that_the_guest_is_there(
+    process: ScriptedProcess, kernel: Kernel
+) -> None:
+    process.say(text(0, "late"), frames.Done(op=77, status="ok"), frames.Changes(op=77, files=[]))
+    await kernel.wait_usable()
+    assert await kernel.execute("code") is None
+
+
+async def test_what_came_before_the_answer_is_given_to_the_cell_and_so_is_what_came_behind(
+    process: ScriptedProcess, kernel: Kernel
+) -> None:
+    answers_pings(process, text(0, "late"), then=(text(1, "own"), frames.Done(op=1, status="ok")))
+    await kernel.wait_usable()
+    chunks = await read_all(await new_cell(kernel))
+    assert [(chunk.content, chunk.background) for chunk in chunks] == [("late", True), ("own", False)]
+
+
+async def test_code_for_a_kernel_that_died_between_two_calls_waits_for_the_next_one(
+    process: ScriptedProcess, kernel: Kernel
+) -> None:
+    answers_pings(process, frames.KernelDied(op=0, signal=9))
+    await kernel.wait_usable()
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        making = group.create_task(new_cell(kernel))
+        while len(process.requests) < 2:  # noqa: ASYNC110 - the guest is a script
+            await asyncio.sleep(0)
+        assert not making.done()
+        process.say(READY, text(1, "own"), frames.Done(op=1, status="ok"))
+    chunks = await read_all(making.result())
+    assert [chunk.stream for chunk in chunks] == ["status", "stdout"]
+    assert (await making.result().result()).environment_recreated
+
+
+async def test_kernel_with_code_that_nobody_waits_for_is_not_used_again(
+    process: ScriptedProcess, kernel: Kernel
+) -> None:
+    await kernel.wait_usable()
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        executing = group.create_task(kernel.execute("code"))
+        while not process.requests:  # noqa: ASYNC110 - the guest is a script
+            await asyncio.sleep(0)
+        executing.cancel()
+    assert executing.cancelled()
     assert not kernel.is_usable
 
 

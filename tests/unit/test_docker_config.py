@@ -19,7 +19,8 @@ def _spec(profile: SandboxProfile) -> ContainerSpec:
 
 
 def test_the_body_of_the_create_call() -> None:
-    profile = SandboxProfile(image="shell", mounts=(Mount(source="/var/log/app", target="/logs"),))
+    mount = Mount(source="/var/log/app", target="/logs")
+    profile = SandboxProfile(image="shell", mounts=(mount,), groups=(4,))
     assert container_config(_spec(profile)) == {
         "Image": "aeolus/shell:0123456789ab",
         "Cmd": ["sh", "-c", "echo hello"],
@@ -58,7 +59,16 @@ def test_the_body_of_the_create_call() -> None:
                 "/tmp": "rw,nosuid,nodev,exec,size=67108864,mode=1777,uid=10001,gid=10001",
                 "/workspace": "rw,nosuid,nodev,exec,size=268435456,mode=700,uid=10001,gid=10001",
             },
-            "Mounts": [{"Type": "bind", "Source": "/var/log/app", "Target": "/logs", "ReadOnly": True}],
+            "GroupAdd": ["4"],
+            "Mounts": [
+                {
+                    "Type": "bind",
+                    "Source": "/var/log/app",
+                    "Target": "/logs",
+                    "ReadOnly": True,
+                    "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
+                }
+            ],
         },
     }
 

@@ -41,6 +41,7 @@ def test_the_specification_of_a_default_container() -> None:
             {"path": "/workspace", "size_bytes": 256 * MIB, "mode": 0o700, "executable": True},
         ),
         "mounts": (),
+        "groups": (),
         "read_only_root": True,
         "dropped_capabilities": ("ALL",),
         "no_new_privileges": True,
@@ -88,6 +89,16 @@ def test_a_terminal_says_what_it_is() -> None:
 def test_a_mount_that_is_a_way_out_is_refused(source: str) -> None:
     with pytest.raises(ConfigurationError):
         _spec(SandboxProfile(image="shell", mounts=(Mount(source=source, target="/logs"),)))
+
+
+@pytest.mark.parametrize("group", [0, -1, 2**32 - 1])
+def test_a_group_that_is_roots_or_none_is_refused(group: int) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be a group"):
+        _spec(SandboxProfile(image="shell", groups=(group,)))
+
+
+def test_groups_are_passed_on() -> None:
+    assert _spec(SandboxProfile(image="shell", groups=(4, 999))).groups == (4, 999)
 
 
 @pytest.mark.parametrize("target", ["logs", "", "/a/../b", "../x"])

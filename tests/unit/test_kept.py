@@ -387,6 +387,42 @@ async def test_one_that_is_dropped_after_it_expired_is_not_announced(
     await store.aclose()
 
 
+async def test_one_that_turns_out_unusable_is_replaced_for_its_user_before_anybody_else_has_it(
+    make: _Maker, tasks: BackgroundTasks
+) -> None:
+    store = KeptStore(tasks)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group, store.borrow("a", make) as first:
+        following = group.create_task(_use(store, "a", make))
+        await asyncio.sleep(0)
+        assert await store.renew("a", make) is first
+        assert isinstance(first, _Kernel)
+        first.is_usable = False
+        second = await store.renew("a", make)
+        assert second is make.made[1]
+        assert make.made[1].recreated
+        assert len(await make.engine.list_containers({})) == 1
+        assert not following.done()
+    assert following.result() is second
+    await store.aclose()
+
+
+async def test_one_that_cannot_be_replaced_for_its_user_is_lost_and_announced_to_the_next(
+    make: _Maker, tasks: BackgroundTasks
+) -> None:
+    store = KeptStore(tasks)
+    with pytest.raises(SessionClosed, match="nothing is kept under 'a'"):
+        await store.renew("a", make)
+    async with store.borrow("a", make) as first:
+        assert isinstance(first, _Kernel)
+        first.is_usable = False
+        make.failure = EngineError("not now")
+        with pytest.raises(EngineError, match="not now"):
+            await store.renew("a", make)
+    make.failure = None
+    assert (await _use(store, "a", make)).recreated
+    await store.aclose()
+
+
 async def test_items_say_what_is_kept_and_who_is_busy(make: _Maker, tasks: BackgroundTasks) -> None:
     store = KeptStore(tasks)
     await _use(store, "b", make)

@@ -4,11 +4,16 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from aeolus_sandbox.guest.frames import (
     Changes,
     Done,
+    Execute,
     FilePiece,
     Interrupt,
+    KernelDied,
+    KillKernel,
     ListChanges,
     ReadFile,
     WriteFile,
@@ -124,6 +129,63 @@ def test_changes_are_told_once_and_what_the_host_wrote_is_none(guest: Guest, tmp
     }
     assert (told.complete, told.left_out) == (True, 0)
     assert changes(guest, 104).files == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("open('new', 'w').write('x')", "ok"),
+        ("open('new', 'w').write('x'); 1/0", "error"),
+        ("open('new', 'w').write('x'); import os, signal; os.kill(os.getpid(), signal.SIGINT)", "error"),
+    ],
+)
+def test_changes_of_a_cell_come_right_behind_its_end(guest: Guest, code: str, said: str) -> None:
+    guest.send(
+        Execute(op=1, code=code, list_changes=True),
+        Execute(op=2, code="import os; os.remove('new')", list_changes=True),
+        Execute(op=3, code="open('unasked', 'w').write('x')"),
+    )
+    told = [reply for reply in guest.finish(3) if isinstance(reply, Done | Changes)]
+    assert [type(reply) for reply in told] == [Done, Changes, Done, Changes, Done]
+    first, first_changes, second, second_changes, third = told
+    assert first == Done(op=1, status=said, changes_follow=True)
+    assert (second, third) == (Done(op=2, status="ok", changes_follow=True), Done(op=3, status="ok"))
+    assert isinstance(first_changes, Changes)
+    assert isinstance(second_changes, Changes)
+    assert [(file.path, file.change) for file in first_changes.files] == [("new", "created")]
+    assert [(file.path, file.change) for file in second_changes.files] == [("new", "deleted")]
+    assert (first_changes.op, second_changes.op) == (1, 2)
+    assert [file.path for file in changes(guest, 100).files] == ["unasked"]
+
+
+def test_changes_of_an_interrupted_cell_come_and_those_of_a_killed_kernel_are_left_to_be_asked_for(
+    guest: Guest,
+) -> None:
+    code = "open('{}', 'w').write('x'); print('begun', flush=True)\nwhile True: pass"
+    guest.send(Execute(op=1, code=code.format("interrupted"), list_changes=True))
+    guest.says("begun")
+    guest.send(Interrupt(op=1))
+    assert guest.finish(1)[-1] == Done(op=1, status="interrupted", changes_follow=True)
+    following = guest.next()
+    assert isinstance(following, Changes)
+    assert [file.path for file in following.files] == ["interrupted"]
+    guest.send(Execute(op=2, code=code.format("killed"), list_changes=True))
+    guest.says("begun")
+    guest.send(KillKernel(op=2))
+    assert isinstance(guest.finish(2)[-1], KernelDied)
+    assert [file.path for file in changes(guest, 100).files] == ["killed"]
+
+
+def test_a_look_at_many_files_does_not_hold_up_the_end_of_a_cell(guest: Guest, tmp_path: Path) -> None:
+    for number in range(20_000):
+        os.mknod(tmp_path / str(number))
+    assert len(changes(guest, 100).files) == 1000  # a slow look, and the guest knows it by now
+    guest.send(Execute(op=1, code="open('new', 'w').write('x')", list_changes=True))
+    assert guest.finish(1)[-1] == Done(op=1, status="ok", changes_follow=True)
+    assert not guest.holds_more
+    following = guest.next()
+    assert isinstance(following, Changes)
+    assert [file.path for file in following.files] == ["new"]
 
 
 def test_changes_beyond_the_limits_are_counted(guest: Guest, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_any_arguments_and_variables_arrive_byte_for_byte(
         if env:
             lines.append(launch_line(["printenv", "-0", *env], env=env, cwd="/"))
             expected.append(b"".join(_bytes(value) + b"\0" for value in env.values()))
-    script = 'while IFS= read -r aeolus_line; do ( eval "$aeolus_line" ) </dev/null; done'
+    script = 'while IFS= LC_ALL=C read -r aeolus_line; do ( eval "$aeolus_line" ) </dev/null; done'
     done = subprocess.run(
         [str(shutil.which(shell)), "-c", script, "sh", "\n"],
         input=b"".join(lines),

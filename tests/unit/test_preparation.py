@@ -133,7 +133,7 @@ async def test_news_of_the_build_come_first_and_then_what_the_code_gives() -> No
         return _begun(images)
 
     handle = handle_after(building, begin, takes_input=False)
-    chunks = handle.chunks
+    chunks = _chunks(handle)
     assert [(await anext(chunks)).content, (await anext(chunks)).content] == ["one", "two"]
     assert handle.prepared is not None
     assert not handle.prepared.is_set()
@@ -158,11 +158,17 @@ async def test_code_whose_build_is_stopped_never_begins_and_its_result_says_why(
     assert (result.success, result.status.reason) == (False, "cancelled")
 
 
+async def _chunks(handle: StreamingToolHandle[CodeChunk, CodeResult]) -> AsyncIterator[CodeChunk]:
+    async for chunk in handle.chunks:
+        assert isinstance(chunk, CodeChunk)
+        yield chunk
+
+
 async def _stopped_at(
     handle: StreamingToolHandle[CodeChunk, CodeResult], word: str
 ) -> AsyncIterator[CodeChunk]:
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        async for chunk in handle.chunks:
+        async for chunk in _chunks(handle):
             yield chunk
             if chunk.content == word:
                 group.create_task(handle.cancel.cancel(Stop(reason="cancelled")))

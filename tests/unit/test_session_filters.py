@@ -131,6 +131,7 @@ async def test_a_prompt_is_not_held_back() -> None:
 
             async def chunks() -> AsyncIterator[TerminalChunk]:
                 async for chunk in handle.chunks:
+                    assert isinstance(chunk, TerminalChunk)
                     yield chunk
                 await asked.wait()
 

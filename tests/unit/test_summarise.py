@@ -19,8 +19,8 @@ from aeolus_sandbox.streaming.policies import PolicyView, Summarise, summarise
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.spool import Record, Spool
 from aeolus_sandbox.streaming.tool import StreamingToolHandle
+from aeolus_sandbox.testing.messages_server import MessagesServer, fails, says
 from aeolus_sandbox.tools.terminal.models import TerminalChunk, TerminalCodec
-from tests.unit.messages_server import MessagesServer, fails, says
 from tests.unit.policy_contexts import policy_context, session_services
 
 LINE = "a line of output that is long enough\n"

@@ -1,7 +1,7 @@
 """What a policy is: configuration, and a view over one session's spool."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, SerializeAsAny
 
 from aeolus_sandbox.background import BackgroundTasks
+from aeolus_sandbox.errors import AeolusError
 from aeolus_sandbox.streaming.approval import Approvals
 from aeolus_sandbox.streaming.chunks import C
 from aeolus_sandbox.streaming.filters import Filter
@@ -70,6 +71,13 @@ class PolicyContext:
 class PolicyView(ABC, Generic[C]):
     """One policy at work over one session's spool; used by one reader at a time."""
 
+    def ready(self) -> C | None:
+        """Return the next chunk where it is at hand, or None: then `next_chunk` says more.
+
+        For many chunks that have come at once, without the price of a coroutine for each.
+        """
+        return None
+
     @abstractmethod
     async def next_chunk(self) -> C | None:
         """Return the next chunk for the reader, or None at the end.
@@ -101,9 +109,19 @@ class Policy(BaseModel, ABC):
     """Whether a full spool lets its oldest unread chunk go; otherwise the run ends with `output_limit`."""
     may_pause_s: ClassVar[float] = 0.0
     """How long, in all, the session's clock may stand still."""
+    takes_batches: ClassVar[bool] = True
+    """Whether its views know batches in the spool (a `Cursor` does); otherwise they get chunk by chunk."""
 
     filters: tuple[SerializeAsAny[Filter], ...] = ()
     """What is taken out of the text before the policy, and anybody else, gets it; in this order."""
+
+    @property
+    def waits_at(self) -> int | None:
+        """How many chunks may wait for the reader before the tool does; None: the tool never waits.
+
+        Its view must say how far it has read: a `Cursor` does.
+        """
+        return None
 
     def check(self, text_model: Callable[[str], TextModel]) -> None:
         """Check that what the policy needs is there, before anything starts.
@@ -125,6 +143,12 @@ class Cursor(Generic[C]):
         self.index = 0
         """Index of the next chunk to read."""
         self._read_to = 0
+        self._has_skipped = False
+        self._batch: Sequence[C] = ()
+        self._batch_index = 0
+        self._batch_record: Record | None = None
+        self._last_place = 0
+        self._evictions = 0
         self.chunks_dropped = 0
         self.bytes_dropped = 0
 
@@ -133,45 +157,111 @@ class Cursor(Generic[C]):
         if index <= self.index:
             return
         self.chunks_dropped += index - self.index
-        self.index = index
+        self._has_skipped = True
+        self._move_to(index)
 
     def catch_up(self) -> None:
         """Note what the spool has let go before it was read."""
         self.skip_to(self._spool.first_index)
 
+    def ready(self) -> C | None:
+        """Return the next chunk where it is one inside a batch that has been taken apart; else None, and `take` knows."""
+        place = self.index - self._batch_index
+        # The last of a batch takes the long way, which lets go of the batch; so does what comes after a gap.
+        if place >= self._last_place or self._has_skipped or self._evictions != self._spool.evictions:
+            return None
+        chunk = self._batch[place]
+        self._read_to = chunk.span[1]
+        self.index += 1
+        if self._spool.awaits_room:
+            self._spool.note_position(self.index)
+        return chunk
+
     async def take(self) -> C | None:
-        """Return the next chunk if it is there, and move on; None when it is not, or was let go meanwhile."""
+        """Return the next chunk if it is there, and move on; None when it is not, or was let go meanwhile.
+
+        Raises:
+            AeolusError: It is in a batch that cannot be taken apart; the next call goes on after it.
+        """
+        self._evictions = self._spool.evictions
         self.catch_up()
+        if 0 <= (place := self.index - self._batch_index) < len(self._batch):
+            return self._taken_from_batch(place)
         index = self.index
         record = self._spool.record(index)
         if record is None:
             return None
+        if record.is_batch:
+            return await self._first_of_batch(record, index)
         chunk = await self._spool.load(record)
         if chunk is None or self.index != index:
             return None
-        chunk.dropped_bytes = record.start - self._read_to
-        self.bytes_dropped += chunk.dropped_bytes
-        self._read_to = record.end
-        self.index = index + 1
+        self._note_taken(chunk, record.start, record.end)
         self._spool.note_read(record)
         return chunk
 
+    async def _first_of_batch(self, record: Record, index: int) -> C | None:
+        try:
+            batch = await self._spool.load_batch(record)
+        except AeolusError:
+            self.skip_to(record.index + record.chunks)
+            raise
+        if not batch or self.index != index:
+            return None
+        self._batch, self._batch_index, self._batch_record = batch, record.index, record
+        self._last_place = len(batch) - 1
+        return self._taken_from_batch(index - record.index)
+
+    def _taken_from_batch(self, place: int) -> C:
+        chunk = self._batch[place]
+        self._note_taken(chunk, chunk.span.start, chunk.span.end)
+        if place == len(self._batch) - 1:
+            assert self._batch_record is not None
+            self._read_to = self._batch_record.end
+            self._spool.note_read(self._batch_record)
+            self._batch, self._batch_record, self._last_place = (), None, 0
+        return chunk
+
+    def _note_taken(self, chunk: C, start: int, end: int) -> None:
+        dropped = self._dropped_before(start) if self._has_skipped else 0
+        if chunk.dropped_bytes != dropped:
+            chunk.dropped_bytes = dropped
+        self.bytes_dropped += dropped
+        self._has_skipped, self._read_to = False, end
+        self._move_to(self.index + 1)
+
+    def _dropped_before(self, start: int) -> int:
+        return max(0, start - self._read_to)
+
+    def _move_to(self, index: int) -> None:
+        self.index = index
+        self._spool.note_position(index)
+
     def waiting(self) -> list[Record]:
-        """Return what is before this cursor."""
+        """Return what is before this cursor; of the first, a batch, a part may be behind it."""
         self.catch_up()
-        spool = self._spool
-        return [
-            record for i in range(self.index, spool.next_index) if (record := spool.record(i)) is not None
-        ]
+        return self._spool.records_from(self.index)
 
     def context_window(self, *, limit_chunks: int | None) -> ContextWindow:
         """Return what is before this cursor, as the reader is told."""
         waiting = self.waiting()
-        pending = (waiting[0].start if waiting else self._spool.total_bytes) - self._read_to
+        start, characters = self._spool.total_bytes, sum(record.characters for record in waiting)
+        if waiting:
+            first = waiting[0]
+            start = self._begin_in(first)
+            if start > first.start:
+                characters -= first.characters * (start - first.start) // (first.end - first.start)
         return ContextWindow(
-            chunks_held=len(waiting),
+            chunks_held=self._spool.next_index - self.index,
             chunks_dropped=self.chunks_dropped,
-            bytes_dropped=self.bytes_dropped + pending,
-            characters_held=sum(record.characters for record in waiting),
+            bytes_dropped=self.bytes_dropped + (self._dropped_before(start) if self._has_skipped else 0),
+            characters_held=characters,
             limit_chunks=limit_chunks,
         )
+
+    def _begin_in(self, record: Record) -> int:
+        """Return where the next chunk begins; in a batch that is not taken apart, as if all were of one length."""
+        if 0 <= (place := self.index - self._batch_index) < len(self._batch):
+            return self._batch[place].span.start
+        behind = self.index - record.index if record.is_batch else 0
+        return record.start + (record.end - record.start) * behind // record.chunks

@@ -34,7 +34,7 @@ class BufferView(PolicyView[C]):
                 self._collected.append(chunk)
         if not self._combined:
             self._combine()
-        return self._collected.pop(0) if self._collected else None
+        return self._collected.pop() if self._collected else None
 
     def context_window(self) -> ContextWindow:
         """Return what the reader has before it."""
@@ -43,10 +43,9 @@ class BufferView(PolicyView[C]):
 
     def _combine(self) -> None:
         self._combined = True
-        if len(self._collected) < 2:
-            return
-        combined = type(self._collected[0]).combined(self._collected)
+        combined = type(self._collected[0]).combined(self._collected) if len(self._collected) > 1 else None
         if combined is not None:
             combined.span = Span(self._collected[0].span.start, self._collected[-1].span.end)
             combined.dropped_bytes = self._collected[0].dropped_bytes
             self._collected = [combined]
+        self._collected.reverse()  # they are given from the end, where taking one off costs nothing

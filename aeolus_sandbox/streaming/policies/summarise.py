@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -27,6 +27,8 @@ class Summarise(Policy):
     What comes after the last summary is given as it is where both together are short enough, and else summarised too.
     Where the model fails, the head and tail of the output stand for the summary, which says so.
     """
+
+    takes_batches: ClassVar[bool] = False
 
     chunk_threshold: int = Field(default=50, ge=1)
     """After how many chunks of the tool there is a new summary; after 60,000 characters in any case."""

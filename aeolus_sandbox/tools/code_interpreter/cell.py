@@ -60,6 +60,8 @@ class Cell:
         self._error: CodeError | None = None
         self._result: str | None = None
         self._images = 0
+        self.promised_changes: int | None = None
+        """The operation of the list of changed files that the guest sends unasked, where it does."""
 
     async def chunks(self) -> AsyncIterator[CodeChunk]:
         """Yield the output as it comes, until the kernel says that the code has ended.
@@ -168,6 +170,7 @@ class Cell:
 
     def _take_done(self, done: replies.Done) -> list[CodeChunk]:
         self._ended.set()
+        self.promised_changes = self._op if done.changes_follow else None
         if done.status == "ok":
             return []
         self._status = ExitStatus(reason="exited", code=1)

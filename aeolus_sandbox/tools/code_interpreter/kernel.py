@@ -56,6 +56,7 @@ class Kernel:
         self._stderr = b""
         self._failure: AeolusError | None = None
         self._booting = True
+        self._doubted = False
         self.ended: ExitStatus | None = None
         """How the container ended by itself, where it has."""
         self.state_lost = False
@@ -80,11 +81,6 @@ class Kernel:
         """Note that an earlier kernel of the same key was lost; see `Kept.mark_recreated`."""
         self.state_lost = True
 
-    @property
-    def is_booting(self) -> bool:
-        """Whether the kernel does not run yet, or not again."""
-        return self._booting
-
     async def wait_ready(self) -> None:
         """Wait until the kernel has booted.
 
@@ -100,14 +96,29 @@ class Kernel:
             msg = f"the kernel did not boot within {BOOT_TIMEOUT_S:g} s"
             raise self._failed(SessionBroken(msg)) from error
 
-    async def execute(self, code: str, *, allow_stdin: bool = False, chart_data: bool = False) -> int:
+    async def execute(self, code: str, *, allow_stdin: bool = False, chart_data: bool = False) -> int | None:
         """Send code to the kernel and return the operation's number; its replies end with `Done` or `KernelDied`.
 
+        None is returned where the guest was lost before it got the code; see `reaches`.
+
         Raises:
-            SessionBroken: The guest takes no input.
+            SessionBroken: The guest takes no input, or its next kernel does not boot.
+            GuestProtocolError: The guest sent what no guest of ours sends.
         """
         op = next(self._ops)
-        await self.send(frames.Execute(op=op, code=code, allow_stdin=allow_stdin, chart_data=chart_data))
+        request = frames.Execute(
+            op=op, code=code, allow_stdin=allow_stdin, chart_data=chart_data, list_changes=True
+        )
+        try:
+            if not await self.reaches(request):
+                return None
+            if (
+                self._booting
+            ):  # the last one died between two calls; the boot is not to take of the code's time
+                await self.wait_ready()
+        except asyncio.CancelledError:
+            self._failed(SessionBroken("the kernel has got code that nobody waits for"))
+            raise
         return op
 
     async def answer(self, op: int, text: str | None) -> None:
@@ -126,15 +137,15 @@ class Kernel:
         """Return the number of a new operation."""
         return next(self._ops)
 
-    async def send(self, request: frames.Request) -> None:
-        """Send a request to the guest.
+    async def send(self, *requests: frames.Request) -> None:
+        """Send requests to the guest.
 
         Raises:
             SessionBroken: The guest takes no input.
         """
         try:
             async with asyncio.timeout(self._answer_timeout_s):
-                await self._process.write(frames.encode_frame(request))
+                await self._process.write(b"".join(map(frames.encode_frame, requests)))
         except TimeoutError as error:  # the code has stopped the guest, say
             msg = f"the kernel's host has read nothing for {self._answer_timeout_s:g} s"
             raise self._failed(SessionBroken(msg)) from error
@@ -161,11 +172,27 @@ class Kernel:
             raise self._failed(SessionBroken(msg)) from error
 
     async def wait_usable(self) -> bool:
-        """Find out whether the guest still answers; see `Kept.wait_usable`."""
-        op = self.new_op()
+        """Have the guest prove, with its next request, that it still answers; see `Kept.wait_usable` and `reaches`."""
+        self._doubted = True
+        return self.is_usable
+
+    async def reaches(self, *requests: frames.Request) -> bool:
+        """Send requests, and return whether the guest gets them: one that was left alone may be gone, or stopped.
+
+        In that case it is asked in the same breath whether it is there, so that the answer costs no time of its own.
+        The question goes first: a guest that does not answer it has done nothing of the rest. It is given up, and
+        whoever puts another in its place removes its container first, should it only have been slow.
+
+        Raises:
+            SessionBroken: The guest takes no input, although it was not left alone.
+        """
+        if not self._doubted:
+            await self.send(*requests)
+            return True
+        self._doubted, op = False, self.new_op()
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
-                await self.send(frames.Ping(op=op))
+                await self.send(frames.Ping(op=op), *requests)
                 await self.reply_to(op)
         except (TimeoutError, AeolusError) as error:
             self._failed(SessionBroken(f"the kernel's host does not answer: {error}"))

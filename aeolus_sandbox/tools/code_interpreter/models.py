@@ -32,7 +32,7 @@ _BINARY_TYPES: Final = frozenset(
 class CodeInterpreterInput(BaseModel):
     """A piece of code and where to run it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     code: str = Field(max_length=MAX_CODE_CHARACTERS)
     """The code; an empty one is allowed and does nothing."""
@@ -235,7 +235,11 @@ class CodeResult(BaseModel):
             parts.append(f"[{self.images} image{'s' if self.images > 1 else ''}]")
         if self.error is not None:
             parts.append(f"{self.error.name}: {self.error.value}")
-        return "\n".join([*(parts or ["(no output)"]), *self._files_as_text(), f"[{self.status}]"])
+        return "\n".join([*(parts or ["(no output)"]), self.conclusion()])
+
+    def conclusion(self) -> str:
+        """Return in words how it ended and which files it changed, without what it printed, returned or raised."""
+        return "\n".join([*self._files_as_text(), f"[{self.status}]"])
 
     def _files_as_text(self) -> list[str]:
         names = [artifact.as_text() for artifact in self.artifacts[:_FILES_NAMED]]

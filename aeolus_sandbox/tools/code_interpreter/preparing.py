@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aeolus_sandbox.errors import SessionClosed
 from aeolus_sandbox.exit_status import ExitStatus, Stop
+from aeolus_sandbox.streaming.chunks import ChunkBatch
 from aeolus_sandbox.streaming.sandbox import ImagePreparation
 from aeolus_sandbox.streaming.stdin import StdinEvent
 from aeolus_sandbox.streaming.tool import CancelToken, StreamingToolHandle
@@ -47,7 +48,7 @@ class _PreparedCode:
         self.shown: CodeHandle | None = None
         """What the session holds."""
 
-    async def chunks(self) -> AsyncIterator[CodeChunk]:
+    async def chunks(self) -> AsyncIterator[CodeChunk | ChunkBatch]:
         """Yield what the build says, then the output of the code."""
         try:
             async for news in self._preparation:

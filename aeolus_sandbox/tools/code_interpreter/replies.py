@@ -74,6 +74,7 @@ class Done(Frame, tag="done", frozen=True):
     op: Op
     status: ShortText
     message: ShortText = ""
+    changes_follow: bool = False
 
 
 class FileChange(msgspec.Struct, frozen=True):

@@ -104,12 +104,7 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         context: ToolContext,
         findings: tuple[CodeFinding, ...],
     ) -> StreamingToolHandle[CodeChunk, CodeResult]:
-        files = await asyncio.to_thread(check_files, tool_input.files, max_bytes=context.limits.disk_bytes)
-        kernel = await self._kernel(profile, tool_input, context)
-        await write_files(kernel, files)
-        op = await kernel.execute(
-            tool_input.code, allow_stdin=tool_input.allow_stdin, chart_data=tool_input.chart_data
-        )
+        kernel, op = await self._executed(profile, tool_input, context)
         cell = Cell(
             kernel,
             op,
@@ -126,6 +121,24 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
             cancel=CancelToken(cell.stop),
             files=workspace,
         )
+
+    async def _executed(
+        self, profile: SandboxProfile, tool_input: CodeInterpreterInput, context: ToolContext
+    ) -> tuple[Kernel, int]:
+        """Have a kernel execute the code, and return it with the operation; one that was lost unnoticed is replaced."""
+        given, max_bytes = tool_input.files, context.limits.disk_bytes
+        files = await asyncio.to_thread(check_files, given, max_bytes=max_bytes) if given else []
+        while True:  # not for long: only one that was kept can be lost unnoticed
+            kernel = await self._kernel(profile, tool_input, context)
+            # Files are many requests: they go to a guest that is known to be there.
+            if files and not await kernel.reaches():
+                continue
+            await write_files(kernel, files)
+            op = await kernel.execute(
+                tool_input.code, allow_stdin=tool_input.allow_stdin, chart_data=tool_input.chart_data
+            )
+            if op is not None:
+                return kernel, op
 
     def _profile(self, language: Language) -> SandboxProfile:
         return SandboxProfile(image=self.image or language.image, argv=("aeolus-kernel-host", language.name))
@@ -145,8 +158,6 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         if not tool_input.packages and derives_from(kept.profile.image, profile.image):
             profile = kept.profile
         _check_suits(kept, profile, context.limits, tool_input.session_id)
-        if kept.is_booting:
-            await kept.wait_ready()
         return kept
 
 
@@ -155,7 +166,9 @@ async def _result(cell: Cell, kernel: Kernel, workspace: KernelFiles) -> CodeRes
     result = await cell.result()
     in_time = result.status.reason == "exited"
     listing = await list_changes(
-        kernel, timeout_s=LISTING_TIMEOUT_S if in_time else STOPPED_LISTING_TIMEOUT_S
+        kernel,
+        timeout_s=LISTING_TIMEOUT_S if in_time else STOPPED_LISTING_TIMEOUT_S,
+        promised=cell.promised_changes,
     )
     workspace.note(listing)
     update = {

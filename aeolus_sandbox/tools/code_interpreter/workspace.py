@@ -56,19 +56,22 @@ async def write_files(kernel: Kernel, files: Sequence[SourceFile]) -> None:
             raise ConfigurationError(msg)
 
 
-async def list_changes(kernel: Kernel, *, timeout_s: float) -> Listing:
+async def list_changes(kernel: Kernel, *, timeout_s: float, promised: int | None = None) -> Listing:
     """Return what was changed since the last call; an incomplete, empty list where the kernel cannot say.
+
+    Args:
+        kernel: The kernel.
+        timeout_s: How long it may take.
+        promised: The operation that the list belongs to, where the guest has said that it sends one unasked.
 
     Raises:
         GuestProtocolError: The guest sent what no guest of ours sends.
     """
     if not kernel.is_usable:
         return Listing()
-    op = kernel.new_op()
     try:
         async with asyncio.timeout(timeout_s):
-            await kernel.send(frames.ListChanges(op=op))
-            reply = await kernel.reply_to(op)
+            reply = await kernel.reply_to(await _asked(kernel) if promised is None else promised)
     except (TimeoutError, SessionBroken):
         return Listing()
     if not isinstance(reply, replies.Changes):
@@ -154,6 +157,12 @@ class KernelFiles:
                 msg = "the workspace is gone with its kernel, and another one has taken its place"
                 raise ArtifactError(msg)
             yield self._kernel
+
+
+async def _asked(kernel: Kernel) -> int:
+    op = kernel.new_op()
+    await kernel.send(frames.ListChanges(op=op))
+    return op
 
 
 def _checked(path: str) -> str:

@@ -18,7 +18,7 @@ TerminalStream = Literal["stdout", "stderr", "combined"]
 class TerminalInput(BaseModel):
     """A command and how to run it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     command: str | tuple[str, ...] = Field(min_length=1)
     """A command line for `sh -c`, or the program and its arguments, which no shell sees."""
@@ -132,4 +132,8 @@ class TerminalResult(BaseModel):
     def as_text(self) -> str:
         """Return the result in words, for a model or a log; never empty."""
         output = self.output if self.output.strip() else "(no output)"
-        return f"{output.rstrip()}\n[{self.status}]"
+        return f"{output.rstrip()}\n{self.conclusion()}"
+
+    def conclusion(self) -> str:
+        """Return in words how it ended, without what it printed."""
+        return f"[{self.status}]"

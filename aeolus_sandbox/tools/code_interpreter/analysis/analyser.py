@@ -22,6 +22,8 @@ from aeolus_sandbox.tools.terminal.shell_tree import cleaned
 MAX_CODE_CHARACTERS: Final = 256 * 1024
 TIME_LIMIT_S: Final = 10.0
 """How long a caller waits for an analysis; its own limit of CPU time is much shorter."""
+_AT_ONCE_CHARACTERS: Final = 100
+"""How much code is analysed in the event loop: going to a thread and back takes longer than the analysis."""
 
 
 def _analyse_bash(code: str, report: Report) -> None:
@@ -68,18 +70,14 @@ def analyse(code: str, language: str) -> list[CodeFinding]:
 
 
 async def enforce(code: str, language: str, policy: CodePolicy) -> tuple[CodeFinding, ...]:
-    """Analyse code in a thread and act on the policy.
+    """Analyse code, in a thread where there is much of it, and act on the policy.
 
     Raises:
         CodeRefused: The policy is `deny`, and there is a finding that is more than an `info`.
     """
     if policy is CodePolicy.IGNORE:
         return ()
-    try:
-        async with asyncio.timeout(TIME_LIMIT_S):
-            findings = await asyncio.to_thread(analyse, code, language)
-    except TimeoutError:  # no thread was free, or the machine is very busy
-        findings = [finding(rule.NOT_ANALYSED)]
+    findings = await _found(code, language)
     # Boundary: what could not be analysed counts as a warning, so that `deny` refuses it.
     refused = [found for found in findings if found.severity != "info"]
     if policy is CodePolicy.DENY and refused:
@@ -91,3 +89,13 @@ async def enforce(code: str, language: str, policy: CodePolicy) -> tuple[CodeFin
         )
         raise CodeRefused(msg)
     return tuple(findings)
+
+
+async def _found(code: str, language: str) -> list[CodeFinding]:
+    if len(code) <= _AT_ONCE_CHARACTERS:
+        return analyse(code, language)
+    try:
+        async with asyncio.timeout(TIME_LIMIT_S):
+            return await asyncio.to_thread(analyse, code, language)
+    except TimeoutError:  # no thread was free, or the machine is very busy
+        return [finding(rule.NOT_ANALYSED)]

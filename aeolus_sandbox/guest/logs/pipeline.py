@@ -1,0 +1,228 @@
+"""From the lines of a file to what is sent of them: joined, parsed, selected."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from aeolus_sandbox.guest.logs.batches import EncodedLines
+from aeolus_sandbox.guest.logs.fields import fields_of
+from aeolus_sandbox.guest.logs.formats import parser_for
+from aeolus_sandbox.guest.logs.formats.base import ParseContext
+from aeolus_sandbox.guest.logs.frames import Tail
+from aeolus_sandbox.guest.logs.joining import Joiner
+from aeolus_sandbox.guest.logs.json_lane import JsonLane, Usual
+from aeolus_sandbox.guest.logs.lines import Block, LineFlag, LogLine, Parsed
+from aeolus_sandbox.guest.logs.patterns import compile_pattern
+from aeolus_sandbox.guest.logs.selection import Selection
+
+# As plain numbers: to combine members of an enumeration costs as much as to parse the line.
+_UNPARSED: Final = int(LineFlag.UNPARSED)
+_JOINED: Final = int(LineFlag.JOINED)
+_INVALID_UTF8: Final = int(LineFlag.INVALID_UTF8)
+_OPENING, _CLOSING = b"{}"
+_NOT_PARSED: Final = Parsed(flags=_UNPARSED)
+_NO_FIELDS: Final = msgspec.Raw(b"{}")
+
+Parse = Callable[[str], Parsed | None]
+Event = tuple[bytes, int, int, int, int | None]
+"""One line, or several joined by newlines: its bytes, where it starts and ends, its flags, its true length."""
+
+# A line that a container's engine has written around what the program wrote: Docker's JSON, the Kubernetes CRI's.
+_WRAPPED: Final = re.compile(r'\{"log":"|\d{4}-\d\d-\d\dT\S{8,30} std(?:out|err) [FP]')
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the lines so far."""
+
+    read: int = 0
+    matched: int = 0
+    dropped: int = 0
+    unparsed: int = 0
+
+
+class FilePipeline:
+    """The lines of one file on their way; what it is given must come in order."""
+
+    def __init__(self, request: Tail, selection: Selection, counts: Counts) -> None:
+        self._context = ParseContext(zone=ZoneInfo(request.zone), zone_name=request.zone)
+        self._parse = parser_for(request.format, self._context).parse
+        self._lane = JsonLane(self._context) if _may_take_lane(request, selection) else None
+        self._selection = selection
+        self._counts = counts
+        self._joining = None if request.join is None else _Joining(request)
+        self._modified_s = 0.0
+        self._end = 0
+
+    def take(self, block: Block) -> EncodedLines:
+        """Return what is to be sent of the events that are complete with this block."""
+        if block.modified_s != self._modified_s:
+            self._modified_s = block.modified_s
+            self._context.reference = datetime.fromtimestamp(max(block.modified_s, 0.0), UTC)
+        self._counts.read += len(block.lines)
+        self._end = block.ends[-1] if block.ends else block.start
+        encoded = EncodedLines()
+        usual = None
+        if self._lane is not None and block.lines and not block.flags and not block.lengths:
+            usual = self._lane.take(block.lines)
+        if usual is not None:
+            self._take_usual(block, usual, encoded)
+        else:
+            events = _events_of(block)
+            self._select(events if self._joining is None else self._joining.take(events), encoded)
+        return encoded
+
+    def _take_usual(self, block: Block, usual: list[Usual], encoded: EncodedLines) -> None:
+        """Take a block that has been through the fast lane; single lines of it go the usual way."""
+        start, least = block.start, self._selection.level
+        lines, ends = encoded.lines, encoded.ends
+        matched = dropped = 0
+        for data, end, found in zip(block.lines, block.ends, usual, strict=True):
+            if (
+                found is None or data[0] != _OPENING or data[-1] != _CLOSING
+            ):  # spaces around it are the line's too
+                self._select([(data, start, end, 0, None)], encoded)
+            elif least is not None and found[0] < least:
+                dropped += 1
+            else:
+                matched += 1
+                lines.append(b"[%b,%d,%d,%b]" % (data, start, end, found[1]))
+                ends.append(end)
+            start = end
+        self._counts.matched += matched
+        self._counts.dropped += dropped
+
+    def is_continued_by(self, block: Block) -> bool:
+        """Return whether a block begins where the last one ended; if not, what waits must be flushed before it."""
+        return block.start == self._end
+
+    def flush(self) -> EncodedLines:
+        """Return what is to be sent of an event that waits for more lines: none come."""
+        encoded = EncodedLines()
+        if self._joining is not None:
+            self._select(self._joining.flush(), encoded)
+        return encoded
+
+    @property
+    def held_from(self) -> int | None:
+        """Where an event starts that waits for more lines, or None: whoever goes on later must begin there."""
+        return None if self._joining is None else self._joining.held_from
+
+    def _select(self, events: Iterable[Event], encoded: EncodedLines) -> None:
+        """Add what is to be sent of these events: the loop that a line goes through, without a call too many."""
+        selection, parse = self._selection, self._parse
+        looks_at_text, looks_inside = selection.looks_at_text, selection.looks_inside
+        before, seen, unparsed = len(encoded.lines), 0, 0
+        for data, start, end, flags, length in events:
+            seen += 1
+            if looks_at_text and not selection.takes_text(data):
+                continue
+            try:
+                text = data.decode()
+            except UnicodeDecodeError:
+                text, flags = data.decode("utf-8", "replace"), flags | _INVALID_UTF8
+            parsed = parse(text) if not flags & _JOINED else _parsed_event(parse, text)
+            if parsed is None:
+                parsed = _NOT_PARSED
+            if parsed.flags:
+                unparsed += bool(parsed.flags & _UNPARSED)
+                flags |= parsed.flags
+            if looks_inside and not selection.takes(parsed, text):
+                continue
+            raw: Any = text
+            fields: Any = parsed.fields
+            if fields is None:
+                # Boundary: what stands for itself in a frame must be valid JSON whatever the file holds: the parser
+                # has decoded it, and it was UTF-8, or is now.
+                if parsed.is_object and text[0] == "{" and text[-1] == "}":
+                    raw = msgspec.Raw(text)
+                else:
+                    fields = parsed.reader or _NO_FIELDS
+            line = LogLine(
+                raw, start, end, parsed.level, parsed.time_us, parsed.zone, parsed.message, fields, flags
+            )
+            if length is not None:
+                line.length = length
+            encoded.add(line)
+        matched = len(encoded.lines) - before
+        self._counts.dropped += seen - matched
+        self._counts.unparsed += unparsed
+        self._counts.matched += matched
+
+
+def _may_take_lane(request: Tail, selection: Selection) -> bool:
+    return request.join is None and request.format in {"auto", "json"} and selection.looks_at_levels_alone
+
+
+class _Joining:
+    """Events that are made of several lines."""
+
+    def __init__(self, request: Tail) -> None:
+        assert request.join is not None
+        start = request.join.start
+        self._joiner = Joiner(request.join, None if start is None else compile_pattern(start).search)
+        self._held: list[bytes] = []
+        self._rest: tuple[int, int, int, int | None] = (0, 0, 0, None)
+
+    @property
+    def held_from(self) -> int | None:
+        return self._rest[0] if self._held else None
+
+    def take(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Give the events that are complete: another has begun."""
+        for data, start, end, flags, length in events:
+            if self._held and self._joiner.continues(data):
+                began, _, before, true_length = self._rest
+                self._held.append(data)
+                self._rest = (began, end, before | flags | _JOINED, true_length or length)
+                continue
+            if not self._held:
+                self._joiner.reset()
+                self._joiner.continues(data)
+            yield from self._taken()
+            self._held, self._rest = [data], (start, end, flags, length)
+
+    def flush(self) -> Iterator[Event]:
+        """Give the event that waits."""
+        yield from self._taken()
+        self._held = []
+
+    def _taken(self) -> Iterator[Event]:
+        if self._held:
+            yield (b"\n".join(self._held), *self._rest)
+
+
+def _events_of(block: Block) -> Iterator[Event]:
+    start, flags, lengths = block.start, block.flags, block.lengths
+    if not flags and not lengths:
+        for data, end in zip(block.lines, block.ends, strict=True):
+            yield data, start, end, 0, None
+            start = end
+        return
+    for index, (data, end) in enumerate(zip(block.lines, block.ends, strict=True)):
+        yield data, start, end, flags.get(index, 0), lengths.get(index)
+        start = end
+
+
+def _parsed_event(parse: Parse, text: str) -> Parsed | None:
+    """Return what the first line of an event says, with the lines below it as part of the message."""
+    first, *rest = text.split("\n")
+    parsed = parse(first)
+    if parsed is None:
+        return None
+    fields = fields_of(parsed, first)
+    messages = [first if parsed.message is None else parsed.message, *(_inside(parse, line) for line in rest)]
+    return msgspec.structs.replace(
+        parsed, fields=fields, message="\n".join(messages), is_object=False, reader=None
+    )
+
+
+def _inside(parse: Parse, line: str) -> str:
+    """Return what a program wrote, of a line that goes on with an event; the line itself when nothing is around it."""
+    parsed = parse(line) if _WRAPPED.match(line) else None
+    return line if parsed is None or parsed.message is None else parsed.message

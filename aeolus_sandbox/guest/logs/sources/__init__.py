@@ -1,0 +1,1 @@
+"""Log files as they are found, followed, and read block by block."""
