@@ -29,6 +29,7 @@ from aeolus_sandbox.events import (
     TurnCompleted,
 )
 from benchmarks.agent_run import Measured
+from benchmarks.child import output_of
 from benchmarks.results import Benchmark, Figure, Series, at_most
 from benchmarks.rounds import Contender, Plan, interleaved
 
@@ -85,21 +86,8 @@ async def measure(plan: Plan) -> Benchmark:
 
 
 async def _agent(chunks: int, pause_s: float) -> Measured:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.agent_run", str(chunks), str(pause_s)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(AGENT_LIMIT_S):
-            output, complaint = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        msg = f"the run failed: {complaint.decode('utf-8', 'replace')[-500:]}"
-        raise RuntimeError(msg)
+    async with asyncio.timeout(AGENT_LIMIT_S):
+        output = await output_of(sys.executable, "-m", "benchmarks.agent_run", str(chunks), str(pause_s))
     return Measured.model_validate_json(output)
 
 

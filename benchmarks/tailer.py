@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from aeolus_sandbox import Grants, LogTailerInput, LogTailerTool, ReadLogs, SessionManager, Window
+from benchmarks.child import output_of
 from benchmarks.log_files import write_combined, write_json
 from benchmarks.results import Benchmark, Figure, Series, at_least, at_most, versus
 from benchmarks.rounds import Contender, Plan, interleaved
@@ -100,7 +101,7 @@ def _figures(
 
 def _ours(file: Path, log_format: str, memory: Series, *level: str) -> Contender:
     async def once() -> float:
-        output = await _run(sys.executable, "-m", "benchmarks.tailer_run", str(file), log_format, *level)
+        output = await output_of(sys.executable, "-m", "benchmarks.tailer_run", str(file), log_format, *level)
         reading = Reading.model_validate_json(output)
         if reading.growth_bytes is not None:
             memory.samples.append(reading.growth_bytes / _MIB)
@@ -113,7 +114,7 @@ def _command(file: Path, *argv: str) -> Contender:
     async def once() -> float:
         lines = await asyncio.to_thread(_count_lines, file)
         began = time.perf_counter()
-        await _run(*argv, keeps_output=False)
+        await output_of(*argv, keeps_output=False)
         return lines / (time.perf_counter() - began)
 
     return once
@@ -129,25 +130,6 @@ def _others(access: Path) -> dict[str, Contender]:
     if shutil.which("lnav"):
         found["lnav, combined"] = _command(access, "lnav", *count)
     return found
-
-
-async def _run(*argv: str, keeps_output: bool = True) -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE if keeps_output else asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        output, complaint = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        msg = f"{argv[0]} failed: {complaint.decode('utf-8', 'replace')[-500:]}"
-        raise RuntimeError(msg)
-    return output
 
 
 def _count_lines(file: Path) -> int:

@@ -1,9 +1,9 @@
 """Throughput: output without a terminal through a session, against bare aiodocker reads; and the host's memory."""
 
-import asyncio
 import sys
 from typing import Final
 
+from benchmarks.child import output_of
 from benchmarks.results import Benchmark, Series, at_least, at_most, versus
 from benchmarks.rounds import Contender, Plan, interleaved
 from benchmarks.throughput_run import COMMANDS, Measured
@@ -60,18 +60,5 @@ def _speed(who: str, kind: str, size_mib: int, memory: Series, dropped: list[int
 
 
 async def _run(who: str, kind: str, size_bytes: int) -> Measured:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.throughput_run", who, kind, str(size_bytes)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        output, complaint = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        msg = f"the run failed: {complaint.decode('utf-8', 'replace')[-500:]}"
-        raise RuntimeError(msg)
+    output = await output_of(sys.executable, "-m", "benchmarks.throughput_run", who, kind, str(size_bytes))
     return Measured.model_validate_json(output)
