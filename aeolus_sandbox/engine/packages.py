@@ -19,9 +19,9 @@ MAX_PACKAGE_CHARACTERS: Final = 200
 NAME_SUFFIX: Final = "-packages"
 
 # https://packaging.python.org/en/latest/specifications/dependency-specifiers: without URL, marker and `===`
+_PYTHON_NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PYTHON: Final = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*"
-    r"(?: *\[[A-Za-z0-9._, -]*\])?"
+    rf"{_PYTHON_NAME}(?: *\[(?: *{_PYTHON_NAME}(?: *, *{_PYTHON_NAME})*)? *\])?"
     r"(?: *(?:==|!=|~=|<=|>=|<|>) *[0-9][0-9A-Za-z.+!*_-]* *(?:,(?= *[=!~<>])|$))*"
 )
 # npm's documentation of package.json, `name`; with a version, a range of one part, or a tag

@@ -101,6 +101,12 @@ def test_the_order_and_repetitions_of_packages_do_not_matter() -> None:
     assert parse_packages("python", ["b", "a", "B"]) == parse_packages("python", ["a", "b"]) == ("a", "b")
 
 
+@pytest.mark.parametrize("package", ["0_", "a.", "a-", "a[b_]", "a[b,c-]>=1", "a[.b]"])
+def test_a_python_name_begins_and_ends_with_a_letter_or_digit(package: str) -> None:
+    with pytest.raises(ConfigurationError, match="not the name of a package"):
+        parse_packages("python", [package])
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_refused_or_is_one_plain_word(text: str) -> None:
     try:

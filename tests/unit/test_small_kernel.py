@@ -156,7 +156,7 @@ def test_an_interrupt_when_the_cell_is_just_over_hides_no_end(shared: SmallKerne
 
 def test_each_interrupt_of_a_cell_that_goes_on_is_heard(shared: SmallKernelProcess) -> None:
     code = (
-        "n=0; trap 'n=$((n + 1)); echo got $n; [ $n = 2 ] && trap - INT' INT; echo begun; while :; do :; done"
+        "n=0; trap 'n=$((n + 1)); [ $n = 2 ] && trap - INT; echo got $n' INT; echo begun; while :; do :; done"
     )
     cell = shared.start(code)
     for text in ("begun", "got 1", "got 2"):
