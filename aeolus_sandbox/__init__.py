@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         NotInteractive,
         QuotaExceeded,
         RunInterrupted,
+        RuntimeMissing,
         SessionBroken,
         SessionBusy,
         SessionClosed,
@@ -132,6 +133,13 @@ if TYPE_CHECKING:
     from aeolus_sandbox.sandboxes.kept_sessions import (
         KeptSession,
         KeptSessions,
+    )
+    from aeolus_sandbox.sandboxes.pool_settings import (
+        PoolSettings,
+        PoolStats,
+    )
+    from aeolus_sandbox.sandboxes.warm_pool import (
+        WarmPool,
     )
     from aeolus_sandbox.storage.history import (
         Conversation,
@@ -318,6 +326,7 @@ _MODULES = {
         "NotInteractive",
         "QuotaExceeded",
         "RunInterrupted",
+        "RuntimeMissing",
         "SessionBroken",
         "SessionBusy",
         "SessionClosed",
@@ -356,6 +365,11 @@ _MODULES = {
         "KeptSession",
         "KeptSessions",
     ),
+    "sandboxes.pool_settings": (
+        "PoolSettings",
+        "PoolStats",
+    ),
+    "sandboxes.warm_pool": ("WarmPool",),
     "storage.history": (
         "Conversation",
         "ConversationSummary",
@@ -577,6 +591,8 @@ __all__ = [
     "NotInteractive",
     "OutputChunk",
     "Policy",
+    "PoolSettings",
+    "PoolStats",
     "Process",
     "Progress",
     "QueueApprover",
@@ -585,6 +601,7 @@ __all__ = [
     "Redact",
     "Resize",
     "RunInterrupted",
+    "RuntimeMissing",
     "Sandbox",
     "SandboxProfile",
     "SessionBroken",
@@ -627,6 +644,7 @@ __all__ = [
     "TraceConsumer",
     "TurnLimitReached",
     "UnixSignal",
+    "WarmPool",
     "Window",
     "WorkspaceFiles",
     "__version__",

@@ -13,6 +13,7 @@
      |  . EngineUnavailable ConnectionError   retryable: no engine answers
      |  . EngineTimeout     TimeoutError      retryable: the engine did not answer in time
      |  . ImageNotFound     LookupError       the image is not on the engine
+     |  . RuntimeMissing    LookupError       the engine has no runtime of this name (gVisor's, say)
      |  . ImageBuildFailed                    a step of an image build failed
      |  . LaunchFailed                        the engine refused or broke the launch
      |     - ShellMissing                     the image has no `sh` to park in
@@ -120,6 +121,12 @@ class ImageNotFound(EngineError, LookupError):
     """The image is not on the engine."""
 
     code = "image_not_found"
+
+
+class RuntimeMissing(EngineError, LookupError):
+    """The engine has no runtime of this name, so that the isolation that was asked for cannot be had."""
+
+    code = "runtime_missing"
 
 
 class ImageBuildFailed(EngineError):

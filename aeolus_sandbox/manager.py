@@ -30,7 +30,9 @@ from aeolus_sandbox.sandboxes.context import SandboxContext
 from aeolus_sandbox.sandboxes.host import SandboxHost
 from aeolus_sandbox.sandboxes.kept import IDLE_S, LIFETIME_S, MAX_KEPT
 from aeolus_sandbox.sandboxes.kept_sessions import KeptSessions
+from aeolus_sandbox.sandboxes.pool_settings import PoolSettings
 from aeolus_sandbox.sandboxes.reaper import Reaped
+from aeolus_sandbox.sandboxes.warm_pool import WarmPool
 from aeolus_sandbox.storage.approvals import ApprovalStore
 from aeolus_sandbox.storage.checkpoints import Checkpoints
 from aeolus_sandbox.storage.database import Database
@@ -42,7 +44,7 @@ from aeolus_sandbox.streaming.policies import Policy, Summarise
 from aeolus_sandbox.streaming.services import SessionServices
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.text_model import TextModel
-from aeolus_sandbox.streaming.tool import F, I, IsolationMode, StreamingTool, StreamingToolHandle
+from aeolus_sandbox.streaming.tool import F, I, StreamingTool, StreamingToolHandle
 
 _logger = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class SessionManager:
         approver: Approver | None = None,
         text_model: Callable[[str], TextModel] | None = None,
         state_path: Path | None = None,
+        pool: PoolSettings | None = None,
     ) -> None:
         """Configure a manager; nothing is connected before a container is needed.
 
@@ -89,6 +92,8 @@ class SessionManager:
                 environment.
             state_path: The file that keeps checkpoints and approvals, made when it is first needed; None:
                 `AEOLUS_STATE`, else the user's state folder.
+            pool: How the containers that wait are looked after; None: as usual. None wait before `pool.keep` asks
+                for them.
         """
         self.grants = grants
         self.limits = limits or Limits()
@@ -106,6 +111,7 @@ class SessionManager:
             kept_lifetime_s=kept_lifetime_s,
             max_kept=max_kept,
             locks=state_path.parent / "builds",
+            pool=pool or PoolSettings(),
         )
         self._database = Database(state_path)
         self._runs = IdempotentRuns(
@@ -144,6 +150,11 @@ class SessionManager:
     def kept(self) -> KeptSessions:
         """What is kept between calls of one `session_id`: to list, restart and close."""
         return KeptSessions(self._host.kept)
+
+    @property
+    def pool(self) -> WarmPool:
+        """The containers that wait, started ahead, for sessions that are still to come."""
+        return WarmPool(self._host.pool, limits=self.limits, grants=self.grants)
 
     @property
     def open_sessions(self) -> list[StreamingToolSession[Any, Any]]:
@@ -267,7 +278,7 @@ class SessionManager:
             tool_name=tool.name,
             tool_input=tool_input,
             may_repeat=tool.idempotent,
-            has_containers=tool.isolation is IsolationMode.CONTAINER,
+            has_containers=tool.isolation.uses_containers,
             wait_s=limits.wall_time_s,
         )
 
@@ -322,6 +333,7 @@ class SessionManager:
         return session
 
     async def _shut_down(self) -> None:
+        self._host.pool.stop()
         async with asyncio.TaskGroup() as group:
             for session in self.open_sessions:
                 group.create_task(session.aclose())

@@ -12,6 +12,20 @@ class Mount(BaseModel):
     target: str
 
 
+class WarmStart(BaseModel):
+    """How a container of a profile that names a program waits in a pool until somebody uses it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    argv: tuple[str, ...]
+    """The program to start in the place of the profile's: the same one, which does ahead what takes time. The first
+    line that it writes says that it waits; whoever uses it reads that line first."""
+    ask: bytes
+    """A line that asks it whether it still answers, without changing anything."""
+    answer: bytes
+    """The line that it answers with, newline included."""
+
+
 class SandboxProfile(BaseModel):
     """What a container must offer to a tool."""
 
@@ -21,6 +35,8 @@ class SandboxProfile(BaseModel):
     """A name of our own images (`python`, `shell`), or any reference that the engine knows."""
     argv: tuple[str, ...] | None = None
     """The program to start at once; None: park, and start what the tool says later."""
+    warm: WarmStart | None = None
+    """How such a container waits in a pool; None: one with a program of its own is not kept in one."""
     tty: bool = False
     """Whether the program gets a terminal; stdout and stderr are then one stream."""
     mounts: tuple[Mount, ...] = ()

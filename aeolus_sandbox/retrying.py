@@ -1,5 +1,6 @@
 """Retrying what may succeed later: the one door to tenacity."""
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -18,6 +19,7 @@ T = TypeVar("T")
 ATTEMPTS: Final = 4
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 2.0
+_MOST_DOUBLINGS: Final = 60
 
 
 async def retry_while_retryable(
@@ -49,6 +51,18 @@ async def retry_while_retryable(
         with attempt:
             return await work()
     raise AssertionError("tenacity re-raises the last error")  # noqa: EM101 - pragma: no cover
+
+
+def growing_wait_s(failures: int, *, first_s: float, longest_s: float) -> float:
+    """Return how long to wait after so many failures in a row: twice as long each time, and never all at one moment.
+
+    Args:
+        failures: How many there have been, at least one.
+        first_s: The most that is waited after the first, in seconds.
+        longest_s: The most that is ever waited, in seconds.
+    """
+    most_s = min(longest_s, first_s * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
+    return random.uniform(most_s / 2, most_s)  # noqa: S311 - nothing secret
 
 
 class _Wait:

@@ -33,7 +33,7 @@ from benchmarks.child import output_of
 from benchmarks.results import Benchmark, Figure, Series, at_most
 from benchmarks.rounds import Contender, Plan, interleaved
 
-ROUNDS = 7
+ROUNDS = 5
 TURNS = 40
 PACED_CHUNKS = 300
 PAUSE_S = 0.002
@@ -65,7 +65,7 @@ async def measure(plan: Plan) -> Benchmark:
     paced = Series(unit="ms")
     for _ in range(plan.rounds(ROUNDS)):
         paced.samples.append((await _agent(PACED_CHUNKS, PAUSE_S)).latency_ms)
-    few, many = (200, 2_000) if plan.quick else (10_000, 100_000)
+    few, many = (200, 2_000) if plan.quick else (10_000, 100_000) if plan.full else (5_000, 50_000)
     growth = [(await _agent(chunks, 0)).growth_bytes for chunks in (few, many)]
     figures = [
         _figure(series),

@@ -5,6 +5,7 @@ import platform
 import re
 from pathlib import Path
 
+from aeolus_sandbox.engine.base import EngineInfo
 from aeolus_sandbox.engine.docker import DockerEngine
 from benchmarks.results import Machine
 
@@ -15,7 +16,7 @@ async def describe() -> Machine:
         info = await engine.info()
     return Machine(
         processor=_processor(),
-        processors=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        processors=len(processors()),
         memory_gib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
@@ -23,8 +24,21 @@ async def describe() -> Machine:
             f"{info.name} {info.version}, API {info.api_version}, {info.default_runtime}, {info.storage_driver}, "
             f"cgroup v{info.cgroup_version}"
         ),
+        runtimes=runtimes(info),
         load_before=os.getloadavg(),
     )
+
+
+def processors() -> list[int]:
+    """Return the numbers of the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def runtimes(info: EngineInfo) -> list[str]:
+    """Return what an engine can start containers with, without containerd's own names for what is there anyway."""
+    return sorted(name for name in info.runtimes if not name.startswith("io.containerd."))
 
 
 def _processor() -> str:

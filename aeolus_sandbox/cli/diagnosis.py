@@ -11,6 +11,7 @@ from aeolus_sandbox.engine.docker import OLDEST_API
 from aeolus_sandbox.engine.image_catalog import ImageCatalog
 from aeolus_sandbox.engine.images import ImageState
 from aeolus_sandbox.errors import AeolusError
+from aeolus_sandbox.hardening import GVISOR_RUNTIME
 from aeolus_sandbox.sandboxes.reaper import is_abandoned
 
 _LITTLE_DISK_BYTES: Final = 5 * 1024**3
@@ -57,6 +58,7 @@ def about_engine(info: EngineInfo) -> list[Finding]:
         _seccomp(info),
         _user_namespace(info),
         _runtimes(info),
+        _gvisor(info),
         *_limits(info),
         *_disk(info),
     ]
@@ -114,6 +116,15 @@ def _user_namespace(info: EngineInfo) -> Finding:
 
 def _runtimes(info: EngineInfo) -> Finding:
     return Finding("ok", "runtimes", f"{', '.join(info.runtimes)} (default {info.default_runtime})")
+
+
+def _gvisor(info: EngineInfo) -> Finding:
+    if GVISOR_RUNTIME in info.runtimes:
+        return Finding("ok", "gVisor", f"can be asked for: the engine has the runtime {GVISOR_RUNTIME}")
+    # No warning: nothing needs it that does not ask for it.
+    return Finding(
+        "ok", "gVisor", "not there, and so not to be asked for (`scripts/setup gvisor` installs it)"
+    )
 
 
 def _limits(info: EngineInfo) -> list[Finding]:

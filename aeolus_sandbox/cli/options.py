@@ -1,5 +1,6 @@
 """What the options of several commands mean."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -7,8 +8,21 @@ import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from aeolus_sandbox.limits import MIB, Limits
+from aeolus_sandbox.streaming.tool import IsolationMode
 
 _size = TypeAdapter(ByteSize)
+
+
+class ContainerIsolation(StrEnum):
+    """The isolation modes that a command can ask for."""
+
+    CONTAINER = "container"
+    GVISOR = "gvisor"
+
+    @property
+    def mode(self) -> IsolationMode:
+        """The mode of this name."""
+        return IsolationMode(self.value)
 
 
 def parse_size(text: str) -> int:
@@ -71,6 +85,13 @@ Memory = Annotated[
     int | None,
     typer.Option(
         "--memory", metavar="SIZE", parser=parse_size, help="Memory it may use, such as 512m (default 1g)."
+    ),
+]
+Isolation = Annotated[
+    ContainerIsolation,
+    typer.Option(
+        "--isolation",
+        help="Which kernel it runs on: the host's, behind the container's barriers, or gVisor's own.",
     ),
 ]
 Files = Annotated[

@@ -12,7 +12,15 @@ import typer
 
 from aeolus_sandbox.capabilities import SANDBOXED, CapabilityKind, Grants
 from aeolus_sandbox.cli.exits import Exit, code_for_run
-from aeolus_sandbox.cli.options import Files, Memory, Timeout, limits_for, parse_files
+from aeolus_sandbox.cli.options import (
+    ContainerIsolation,
+    Files,
+    Isolation,
+    Memory,
+    Timeout,
+    limits_for,
+    parse_files,
+)
 from aeolus_sandbox.cli.present import ForPeople, ImageFolder, JsonLines, Presenter
 from aeolus_sandbox.cli.running import run_orderly
 from aeolus_sandbox.cli.sink import stop_writing
@@ -22,6 +30,7 @@ from aeolus_sandbox.manager import SessionManager
 from aeolus_sandbox.streaming.policies import Window
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.stdin import EndOfInput
+from aeolus_sandbox.streaming.tool import IsolationMode
 from aeolus_sandbox.tools.code_interpreter import (
     CodeInterpreterInput,
     CodeInterpreterTool,
@@ -54,13 +63,14 @@ class Program:
     packages: tuple[str, ...]
     command_policy: CommandPolicy
     code_policy: CodePolicy
+    isolation: IsolationMode
 
     async def open(self, manager: SessionManager) -> AnySession:
         """Open a session that runs it."""
         shell = _SHELLS.get(self.language)
         if shell is None:
             return await manager.open(
-                CodeInterpreterTool(image=self.image, code_policy=self.code_policy),
+                CodeInterpreterTool(image=self.image, code_policy=self.code_policy, isolation=self.isolation),
                 CodeInterpreterInput(
                     code=self.code, language=self.language, files=dict(self.files), packages=self.packages
                 ),
@@ -70,7 +80,9 @@ class Program:
             msg = "packages are for the code interpreter's languages: name one with --language"
             raise typer.BadParameter(msg, param_hint="--package")
         session = await manager.open(
-            TerminalTool(image=self.image or "shell", command_policy=self.command_policy),
+            TerminalTool(
+                image=self.image or "shell", command_policy=self.command_policy, isolation=self.isolation
+            ),
             # The code itself, not a file of it, so that the command check sees it.
             TerminalInput(command=(shell, "-c", self.code, self.name), tty=False, files=dict(self.files)),
             policy=_ALL_CHUNKS,
@@ -123,6 +135,7 @@ def run(
         CodePolicy,
         typer.Option("--code-policy", help="What happens to code in another language that looks dangerous."),
     ] = CodePolicy.WARN,
+    isolation: Isolation = ContainerIsolation.CONTAINER,
 ) -> None:
     """Run a file (or -c CODE) in a sandbox, and show its output as it comes.
 
@@ -139,6 +152,7 @@ def run(
         packages=tuple(packages or ()),
         command_policy=command_policy,
         code_policy=code_policy,
+        isolation=isolation.mode,
     )
     images = ImageFolder(out) if out is not None else None
     presenter = JsonLines(images) if json_lines else ForPeople(images)

@@ -18,7 +18,15 @@ from typing import Annotated, Final
 import typer
 
 from aeolus_sandbox.cli.exits import Exit, code_for_program, say
-from aeolus_sandbox.cli.options import Files, Memory, Timeout, limits_for, parse_files
+from aeolus_sandbox.cli.options import (
+    ContainerIsolation,
+    Files,
+    Isolation,
+    Memory,
+    Timeout,
+    limits_for,
+    parse_files,
+)
 from aeolus_sandbox.cli.raw_terminal import RawTerminal, is_at_terminal, terminal_size
 from aeolus_sandbox.cli.running import run_orderly
 from aeolus_sandbox.cli.sink import stop_writing
@@ -28,6 +36,7 @@ from aeolus_sandbox.manager import SessionManager
 from aeolus_sandbox.streaming.policies import Window
 from aeolus_sandbox.streaming.session import StreamingToolSession
 from aeolus_sandbox.streaming.stdin import Bytes, EndOfInput, Resize
+from aeolus_sandbox.streaming.tool import IsolationMode
 from aeolus_sandbox.tools.terminal import TerminalChunk, TerminalInput, TerminalResult, TerminalTool
 from aeolus_sandbox.tools.terminal.command_check import CommandPolicy
 
@@ -48,11 +57,12 @@ class Program:
     image: str
     files: dict[str, Path]
     policy: CommandPolicy
+    isolation: IsolationMode
     at_terminal: bool
 
     async def open(self, manager: SessionManager, size: tuple[int, int]) -> Session:
         """Open a session that runs it."""
-        tool = TerminalTool(image=self.image, command_policy=self.policy)
+        tool = TerminalTool(image=self.image, command_policy=self.policy, isolation=self.isolation)
         cols, rows = size
         tool_input = TerminalInput(
             command=self.command, tty=self.at_terminal, cols=cols, rows=rows, files=dict(self.files)
@@ -82,6 +92,7 @@ def shell(
     allow_dangerous: Annotated[
         bool, typer.Option("--allow-dangerous", help="The same as --command-policy allow.")
     ] = False,
+    isolation: Isolation = ContainerIsolation.CONTAINER,
 ) -> None:
     """Open a terminal in a sandbox; its window size, all keys and its exit code are the program's.
 
@@ -93,6 +104,7 @@ def shell(
         image=image,
         files=parse_files(file or []),
         policy=CommandPolicy.ALLOW if allow_dangerous else command_policy,
+        isolation=isolation.mode,
         at_terminal=is_at_terminal(),
     )
     limits = limits_for(memory_bytes=memory, timeout_s=timeout or INTERACTIVE_TIMEOUT_S)

@@ -15,7 +15,7 @@ from aeolus_sandbox.capabilities import Grants
 from aeolus_sandbox.cli.exits import Exit, code_for_run
 from aeolus_sandbox.cli.image_views import parse_age
 from aeolus_sandbox.cli.log_views import LogJsonLines, LogLines, LogView, ViewQueue, stdout_watched
-from aeolus_sandbox.cli.options import Timeout
+from aeolus_sandbox.cli.options import ContainerIsolation, Isolation, Timeout
 from aeolus_sandbox.cli.running import run_orderly
 from aeolus_sandbox.cli.sink import stop_writing
 from aeolus_sandbox.cli.tail_grants import access_to, is_pattern
@@ -24,6 +24,7 @@ from aeolus_sandbox.limits import LONGEST_WALL_TIME_S, Limits
 from aeolus_sandbox.manager import SessionManager
 from aeolus_sandbox.streaming.policies import Window
 from aeolus_sandbox.streaming.session import StreamingToolSession
+from aeolus_sandbox.streaming.tool import IsolationMode
 from aeolus_sandbox.tools.log_tailer import (
     LogChunk,
     LogCursor,
@@ -166,6 +167,7 @@ def tail(
         ),
     ] = None,
     timeout: Timeout = None,
+    isolation: Isolation = ContainerIsolation.CONTAINER,
 ) -> None:
     """Show log files line by line, parsed and filtered in a sandbox that sees their folders read-only.
 
@@ -196,6 +198,7 @@ def tail(
         Grants.of(access_to(tailer_input.paths, groups)),
         LogJsonLines() if json_lines else LogLines(headlines=len(paths) > 1 or any(map(is_pattern, paths))),
         cursor_file,
+        isolation.mode,
     )
     raise typer.Exit(run_orderly(reading.run()))
 
@@ -208,6 +211,7 @@ class Reading:
     grants: Grants
     view: LogView
     cursor_file: CursorFile | None
+    isolation: IsolationMode = IsolationMode.CONTAINER
     has_failed: bool = False
     """Whether something could not be read."""
 
@@ -216,7 +220,9 @@ class Reading:
         limits = Limits(wall_time_s=LONGEST_WALL_TIME_S)
         async with (
             SessionManager(limits=limits, grants=self.grants) as manager,
-            await manager.open(LogTailerTool(), self.tailer_input, policy=_ALL_LINES) as session,
+            await manager.open(
+                LogTailerTool(isolation=self.isolation), self.tailer_input, policy=_ALL_LINES
+            ) as session,
         ):
             try:
                 await self._show(session)

@@ -5,6 +5,7 @@ reads it directly, because aiodocker has no half-close and parses at about half 
 """
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +19,21 @@ from aeolus_sandbox.pieces import Piece
 _PAUSE_ABOVE_BYTES: Final = 1024 * 1024
 """Reading from the socket pauses while more than this waits for the reader."""
 _BUFFER_BYTES: Final = 256 * 1024
-"""What is read at once. Always the same memory: a new large block for each read costs more than the read itself."""
+"""What is read at once."""
+
+
+class _Memory(threading.local):
+    """What is read into: always the same memory, because a new large block for each read costs more than the read.
+
+    All streams of a thread share it, so that one that waits costs none: an event loop asks for the memory, fills it
+    and gives it back (`buffer_updated` copies) before it does anything else.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_BUFFER_BYTES))
+
+
+_memory: Final = _Memory()
 
 
 class HijackedStream(asyncio.BufferedProtocol, AttachStream):
@@ -32,7 +47,6 @@ class HijackedStream(asyncio.BufferedProtocol, AttachStream):
         self._response = response
         self._transport: asyncio.Transport = connection.transport
         self._decoder = None if tty else FrameDecoder()
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._pieces: list[Piece] = []
         self._held_bytes = 0
         self._readable = asyncio.Event()
@@ -86,11 +100,11 @@ class HijackedStream(asyncio.BufferedProtocol, AttachStream):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Give the memory to read into."""
-        return self._buffer
+        return _memory.view
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in what the engine sent."""
-        data = self._buffer[:nbytes]
+        data = _memory.view[:nbytes]
         try:
             pieces = [Piece("stdout", bytes(data))] if self._decoder is None else self._decoder.feed(data)
         except EngineError as error:

@@ -199,6 +199,7 @@ class Engine(Protocol):
         Raises:
             EngineUnavailable: No engine answers.
             ImageNotFound: The image is not there.
+            RuntimeMissing: It has no runtime of that name; no other one takes its place.
             ShellMissing: The image has no program of the name `argv[0]`.
             LaunchFailed: The engine refused.
         """

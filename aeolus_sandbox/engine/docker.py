@@ -19,7 +19,12 @@ from aeolus_sandbox.background import BackgroundTasks
 from aeolus_sandbox.engine.attach import HijackedStream
 from aeolus_sandbox.engine.base import ContainerExit, ContainerId, ContainerInfo, ContainerSpec, EngineInfo
 from aeolus_sandbox.engine.docker_config import container_config
-from aeolus_sandbox.engine.docker_errors import engine_call, missing_program
+from aeolus_sandbox.engine.docker_errors import (
+    engine_call,
+    missing_program,
+    missing_runtime_program,
+    runtime_missing,
+)
 from aeolus_sandbox.errors import EngineError, EngineUnavailable, ImageNotFound, LaunchFailed, ShellMissing
 from aeolus_sandbox.retrying import retry_while_retryable
 
@@ -138,6 +143,8 @@ class DockerEngine:
     async def _launch(self, spec: ContainerSpec) -> "DockerContainer":
         container = await retry_while_retryable(lambda: self._create(spec))
         try:
+            if spec.runtime is not None:
+                await self._check_runtime(container, spec.runtime)
             stream = await self._attach(container, tty=spec.tty)
             try:
                 await self._start(container, spec)
@@ -196,11 +203,20 @@ class DockerEngine:
             self._streams.add(stream)
             return stream
 
+    async def _check_runtime(self, container: aiodocker.containers.DockerContainer, runtime: str) -> None:
+        # Boundary: an engine that does not know the field (Podman's API) would use its default runtime, silently.
+        async with self._call("inspect a container"):
+            made_with = (await container.show())["HostConfig"].get("Runtime")
+        if made_with != runtime:
+            raise runtime_missing(runtime, self.address, f"it would have used {made_with!r}")
+
     async def _start(self, container: aiodocker.containers.DockerContainer, spec: ContainerSpec) -> None:
         try:
             async with self._call(f"start a container of image {spec.image!r}", timeout_s=START_TIMEOUT_S):
                 await container.start()
         except EngineError as error:
+            if spec.runtime is not None and missing_runtime_program(error):
+                raise runtime_missing(spec.runtime, self.address, str(error)) from error
             if missing_program(error):
                 msg = f"the image {spec.image!r} has no program {spec.argv[0]!r} to start"
                 raise ShellMissing(msg) from error

@@ -10,13 +10,19 @@ from typing import Final
 import aiodocker
 import aiohttp
 
-from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageNotFound
+from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageNotFound, RuntimeMissing
 
 _CANNOT_CONNECT: Final = 900
 """aiodocker's own status for a connection that failed."""
 _NOT_FOUND: Final = 404
 _INNERMOST: Final = re.compile(r"\[([^][]+)\]+$")
 """aiodocker wraps the reason in two more, which name the address again."""
+_UNKNOWN_RUNTIME: Final = re.compile(
+    r"unknown (?:runtime specified|or invalid runtime name:?) (\S+)", re.IGNORECASE
+)
+"""What Docker says at the creation: until 20.10, and since 23."""
+_NO_RUNTIME_PROGRAM: Final = re.compile(r"specified runtime path|fork/exec [^:]+: no such file")
+"""What it says at the start where a runtime is registered whose program is not there."""
 
 
 @asynccontextmanager
@@ -27,6 +33,7 @@ async def engine_call(what: str, *, address: str, timeout_s: float | None) -> As
         EngineUnavailable: No engine answers, or the connection was lost.
         EngineTimeout: It took longer than `timeout_s`.
         ImageNotFound: The image is not there.
+        RuntimeMissing: The engine has no such runtime.
         EngineError: The engine refused.
     """
     try:
@@ -50,12 +57,29 @@ def missing_program(error: EngineError) -> bool:
     return "executable file not found" in text or "no such file or directory" in text
 
 
+def runtime_missing(runtime: str, address: str, reason: str) -> RuntimeMissing:
+    """Return the error that says that an engine cannot run what was asked for, and what to do."""
+    advice = (
+        "`scripts/setup gvisor` installs and registers it"
+        if runtime == "runsc"
+        else "register it with the engine"
+    )
+    return RuntimeMissing(f"the engine at {address!r} has no runtime {runtime!r} ({reason}): {advice}")
+
+
+def missing_runtime_program(error: EngineError) -> bool:
+    """Return whether the engine refused a start because the program of its runtime is not there."""
+    return _NO_RUNTIME_PROGRAM.search(str(error)) is not None
+
+
 def _mapped(what: str, address: str, error: aiodocker.DockerError) -> EngineError:
     message = str(error.message).strip()
     if error.status == _CANNOT_CONNECT:
         return _unavailable(what, address, message)
     if error.status == _NOT_FOUND and "no such image" in message.lower():
         return ImageNotFound(message)
+    if unknown := _UNKNOWN_RUNTIME.search(message):
+        return runtime_missing(unknown[1], address, message)
     return EngineError(f"could not {what}: {message} (HTTP status {error.status})")
 
 

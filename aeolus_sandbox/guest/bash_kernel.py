@@ -38,7 +38,6 @@ _SETUP: Final = "set +m +H +o history; shopt -u checkwinsize; shopt -s execfail;
 _OURS: Final = frozenset(
     {
         "IPYTHONDIR",
-        "JPY_PARENT_PID",
         "JUPYTER_PLATFORM_DIRS",
         "MPLCONFIGDIR",
         "PYDEVD_DISABLE_FILE_VALIDATION",

@@ -136,7 +136,7 @@ class CellRunner:
             if own:
                 self._note_begun(own, message)
             if own and message.kind == "status":
-                own.idle = own.idle or _says_idle(message)
+                own.idle = own.idle or message.says_idle
                 ended = own if own.idle else ended
             elif own and message.kind == ANNOUNCEMENT:
                 self._questions.announced(own)
@@ -246,7 +246,3 @@ class CellRunner:
 
 def _lag_s(execution: Execution) -> float:
     return _INTERRUPTED_S if execution.interrupted and execution.idle else _HALF_ENDED_S
-
-
-def _says_idle(message: Message) -> bool:
-    return isinstance(message.content, dict) and message.content.get("execution_state") == "idle"

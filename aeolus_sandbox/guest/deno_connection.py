@@ -39,21 +39,22 @@ _LEAST_HEAP_BYTES: Final = 96 * 1024 * 1024
 """With less, Deno does not even boot; a container this small runs into its own limit instead."""
 
 
-def _v8_flags() -> str:
+def _v8_flags() -> dict[str, str]:
+    """Return the variable with V8's flags; an empty one would be an unknown flag."""
     # Left alone, V8 sizes its heap by the machine: it would meet the container's limit with garbage not collected.
     limit = memory_limit_bytes()
     if limit is None:
-        return ""
+        return {}
     heap = max(_LEAST_HEAP_BYTES, min(int(limit * _HEAP_SHARE), limit - _OUTSIDE_HEAP_BYTES))
-    return f"--max-old-space-size={heap >> 20}"
+    return {"DENO_V8_FLAGS": f"--max-old-space-size={heap >> 20}"}
 
 
 DENO_ENVIRONMENT: Final = {
     "DENO_DIR": "{folder}/deno",
     "DENO_NO_PROMPT": "1",
     "DENO_NO_UPDATE_CHECK": "1",
-    "DENO_V8_FLAGS": _v8_flags(),
     "NO_COLOR": "1",
+    **_v8_flags(),
 }
 _IDLE_POLL_MS: Final = 5000
 _HEED_S: Final = 1.0
@@ -109,12 +110,12 @@ class DenoConnection(KernelConnection):
 
     def answer(self, text: str | None) -> None:
         """Answer a question of the kernel with a line; None is the end of input, for which `prompt()` has null."""
-        self._client.stdin_channel.send(self._client.session.msg("input_reply", {"value": text}))
+        self._send(self._stdin, "input_reply", {"value": text})
 
     def interrupt(self, process: "KernelProcess") -> None:
         """End a running loop, or else, after a second, the kernel."""
         self._interrupted = True
-        self._client.control_channel.send(self._client.session.msg("interrupt_request"))
+        self._send_control("interrupt_request")
         if self._signal_timer is None:
             loop = asyncio.get_running_loop()
             self._signal_timer = loop.call_later(_HEED_S, process.send_signal, signal.SIGINT)
@@ -122,7 +123,7 @@ class DenoConnection(KernelConnection):
     async def wait_output(self, timeout_ms: int = _IDLE_POLL_MS) -> bool:
         """Wait until there may be output to take; cancelling loses nothing."""
         poller = zmq.asyncio.Poller()
-        poller.register(self._client.iopub_channel.socket, zmq.POLLIN)
+        poller.register(self._iopub, zmq.POLLIN)
         poller.register(self._pipe.fd, zmq.POLLIN)
         return bool(await poller.poll(timeout_ms))
 

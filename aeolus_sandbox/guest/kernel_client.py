@@ -1,19 +1,19 @@
-"""The guest's conversation with its kernel, over jupyter_client."""
+"""The guest's conversation with its kernel, over ZMQ."""
 
+import secrets
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgspec
 import zmq
 import zmq.asyncio
-from jupyter_client.asynchronous.client import AsyncKernelClient
 
 from aeolus_sandbox.guest.frames import Execute
+from aeolus_sandbox.guest.kernel_wire import Connection, Json, Wire
 
 if TYPE_CHECKING:
-    from jupyter_client.connect import KernelConnectionInfo
-
     from aeolus_sandbox.guest.console import Console
     from aeolus_sandbox.guest.kernel_process import KernelProcess
 
@@ -38,6 +38,12 @@ class Message:
     parent_id: str
     content: Any
 
+    @property
+    def says_idle(self) -> bool:
+        """Whether it is the kernel's word that it is done with a request."""
+        status = self.content if self.kind == "status" and isinstance(self.content, dict) else {}
+        return status.get("execution_state") == "idle"
+
 
 def open_context() -> zmq.asyncio.Context:
     """Return the messaging context; one serves all kernels, so that a restart needs no new thread."""
@@ -59,31 +65,28 @@ class KernelConnection:
         self, context: zmq.asyncio.Context, info: dict[str, Any], console: "Console | None" = None
     ) -> None:
         self._console = console
-        self._client = AsyncKernelClient(context=context)
-        self._client.load_connection_info(cast("KernelConnectionInfo", info))
-        self._client.start_channels(stdin=True, hb=False, control=False)
+        self._context = context
+        self._address = msgspec.convert(info, Connection)
+        self._wire = Wire(self._address.key, username="guest")
+        # The kernel sends a question to the one of that name which has sent the cell.
+        self._identity = secrets.token_hex(16).encode()
+        self._shell = self._connect(zmq.DEALER, self._address.shell_port)
+        self._iopub = self._connect(zmq.SUB, self._address.iopub_port)
+        self._stdin = self._connect(zmq.DEALER, self._address.stdin_port)
+        self._control: zmq.asyncio.Socket | None = None
 
     def execute(self, request: Execute) -> str:
         """Send a piece of code and return the id of the message."""
-        content = {
-            "code": request.code,
-            "silent": False,
-            "store_history": True,
-            "user_expressions": {},
-            "allow_stdin": request.allow_stdin,
-            "stop_on_error": False,
-        }
+        content = _cell(request.code) | {"allow_stdin": request.allow_stdin}
         metadata = {"aeolus_chart_data": True} if request.chart_data else {}
-        message = self._client.session.msg("execute_request", content, metadata=metadata)
-        self._client.shell_channel.send(message)
-        message_id = str(message["header"]["msg_id"])
+        message_id = self._send(self._shell, "execute_request", content, metadata)
         if self._console:
             self._console.begin(message_id)
         return message_id
 
     def answer(self, text: str | None) -> None:
         """Answer a question of the kernel with a line; None is the end of input."""
-        self._client.input(_END_OF_INPUT if text is None else text)
+        self._send(self._stdin, "input_reply", {"value": _END_OF_INPUT if text is None else text})
 
     def interrupt(self, process: "KernelProcess") -> None:
         """Interrupt the code that runs."""
@@ -99,54 +102,89 @@ class KernelConnection:
         description: dict[str, Any] | None = None
         heard = False
         while description is None or not heard:
-            asked.add(self._client.kernel_info())
-            await self._poll(self._client.shell_channel, _READY_POLL_MS)
+            asked.add(self._send(self._shell, "kernel_info_request", {}))
+            await self._poll(self._shell, _READY_POLL_MS)
             for reply in self.take_replies():
                 if reply.kind == "kernel_info_reply":
                     description = dict(reply.content)
-            await self._poll(self._client.iopub_channel, _SUBSCRIPTION_POLL_MS)
+            await self._poll(self._iopub, _SUBSCRIPTION_POLL_MS)
             heard = any(message.parent_id in asked for message in self.take_output()) or heard
         return description
+
+    async def run_silently(self, code: str) -> None:
+        """Run code that counts as no cell, and drop what it says; call it before anybody else takes messages."""
+        asked = self._send(
+            self._shell, "execute_request", _cell(code) | {"silent": True, "store_history": False}
+        )
+        replied = idle = False
+        while not (replied and idle):
+            await self._poll(self._iopub if replied else self._shell, _READY_POLL_MS)
+            replied = any(reply.parent_id == asked for reply in list(self.take_replies())) or replied
+            said = list(self.take_output())
+            idle = any(message.parent_id == asked and message.says_idle for message in said) or idle
 
     async def wait_output(self, timeout_ms: int = _IDLE_POLL_MS) -> bool:
         """Wait until there may be output to take; cancelling loses nothing."""
         if self._console:
-            return await self._console.wait(self._client.iopub_channel.socket, timeout_ms)
-        return await self._poll(self._client.iopub_channel, timeout_ms)
+            return await self._console.wait(self._iopub, timeout_ms)
+        return await self._poll(self._iopub, timeout_ms)
 
     async def wait_reply(self, timeout_ms: int = _IDLE_POLL_MS) -> bool:
         """Wait until there may be a reply to take; cancelling loses nothing."""
-        return await self._poll(self._client.shell_channel, timeout_ms)
+        return await self._poll(self._shell, timeout_ms)
 
     async def wait_question(self, timeout_ms: int = _IDLE_POLL_MS) -> bool:
         """Wait until there may be a question to take; cancelling loses nothing."""
-        return await self._poll(self._client.stdin_channel, timeout_ms)
+        return await self._poll(self._stdin, timeout_ms)
 
     def take_output(self) -> Iterator[Message]:
         """Yield the output that has arrived, no more than is good for one turn of the loop."""
-        messages = self._take(self._client.iopub_channel)
+        messages = self._take(self._iopub)
         return self._console.take(messages) if self._console else messages
 
     def take_replies(self) -> Iterator[Message]:
         """Yield the replies that have arrived."""
-        return self._take(self._client.shell_channel)
+        return self._take(self._shell)
 
     def take_questions(self) -> Iterator[Message]:
         """Yield the questions that have arrived."""
-        return self._take(self._client.stdin_channel)
+        return self._take(self._stdin)
 
     def close(self) -> None:
         """Close the channels; a second call does nothing."""
-        self._client.stop_channels()
+        for socket in (self._shell, self._iopub, self._stdin, self._control):
+            if socket:
+                socket.close(linger=0)
         if self._console:
             self._console.close()
 
-    async def _poll(self, channel: Any, timeout_ms: int) -> bool:
-        # Polling, unlike receiving, can be cancelled without losing a message.
-        return bool(await channel.socket.poll(timeout_ms))
+    def _send_control(self, kind: str) -> None:
+        # Most kernels are never spoken to on this channel.
+        self._control = self._control or self._connect(zmq.DEALER, self._address.control_port)
+        self._send(self._control, kind, {})
 
-    def _take(self, channel: Any) -> Iterator[Message]:
-        socket: zmq.Socket[bytes] = zmq.Socket.shadow(channel.socket.underlying)
+    def _connect(self, kind: int, port: int) -> zmq.asyncio.Socket:
+        socket = self._context.socket(kind)
+        if kind == zmq.SUB:
+            socket.subscribe(b"")
+        else:
+            socket.setsockopt(zmq.IDENTITY, self._identity)
+        socket.connect(self._address.address(port))
+        return socket
+
+    def _send(
+        self, socket: zmq.asyncio.Socket, kind: str, content: Json, metadata: Json | None = None
+    ) -> str:
+        message_id, parts = self._wire.ask(kind, content, metadata)
+        _blocking(socket).send_multipart(parts)
+        return message_id
+
+    async def _poll(self, socket: zmq.asyncio.Socket, timeout_ms: int) -> bool:
+        # Polling, unlike receiving, can be cancelled without losing a message.
+        return bool(await socket.poll(timeout_ms))
+
+    def _take(self, source: zmq.asyncio.Socket) -> Iterator[Message]:
+        socket = _blocking(source)
         taken_bytes = 0
         for _ in range(_TURN_MESSAGES):
             try:
@@ -159,11 +197,8 @@ class KernelConnection:
                 return
 
     def _read(self, parts: list[bytes]) -> Message:
-        session = self._client.session
         try:
-            message = session.deserialize(session.feed_identities(parts)[1])
-            parent_id = str(message["parent_header"].get("msg_id", ""))
-            return Message(str(message["msg_type"]), parent_id, message["content"])
+            return Message(*self._wire.read(parts))
         except Exception as error:  # noqa: BLE001 - the code can send anything: whatever it is, it is only unreadable
             return Message("", "", f"a message of {sum(map(len, parts))} bytes: {type(error).__name__}")
 
@@ -172,3 +207,19 @@ class AnnouncingConnection(KernelConnection):
     """The channels to a kernel that announces its questions."""
 
     announces_questions = True
+
+
+def _cell(code: str) -> Json:
+    return {
+        "code": code,
+        "silent": False,
+        "store_history": True,
+        "user_expressions": {},
+        "allow_stdin": False,
+        "stop_on_error": False,
+    }
+
+
+def _blocking(socket: zmq.asyncio.Socket) -> zmq.Socket[bytes]:
+    """Return the same socket with calls that return at once, and not with futures."""
+    return zmq.Socket.shadow(socket.underlying)

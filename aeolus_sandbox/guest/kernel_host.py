@@ -1,6 +1,7 @@
 """The guest program beside a Jupyter kernel: frames with the host, ZMQ with the kernel.
 
-`aeolus-kernel-host LANGUAGE` reads requests from its stdin and writes replies to its stdout (see `frames`).
+`aeolus-kernel-host LANGUAGE` reads requests from its stdin and writes replies to its stdout (see `frames`). With
+`--warm` behind it, the first kernel has done ahead what makes first cells slow when `Ready` comes.
 It ends with 0 at the end of input or on `Shutdown`, 2 after a malformed request, 3 when no kernel can be kept
 running, and 4 after a fault of its own; the last three are told in a `Fault`.
 
@@ -55,7 +56,7 @@ _CLOSE_LIMIT_S: Final = 0.6
 class KernelHost:
     """One guest: it serves requests until the first reason to end, which decides its exit code."""
 
-    def __init__(self, language: str, requests_fd: int, replies_fd: int) -> None:
+    def __init__(self, language: str, requests_fd: int, replies_fd: int, *, warm: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._splitter = LineSplitter()
@@ -64,7 +65,7 @@ class KernelHost:
         self._workspace = Workspace(".", self._replies)
         self._context = kernel_client.open_context()
         self._cells = CellRunner(self._replies, self._workspace)
-        self._kernels = KernelSupervisor(language, self._cells, self._context)
+        self._kernels = KernelSupervisor(language, self._cells, self._context, warm=warm)
 
     async def run(self) -> int:
         """Serve until the end and return the exit code."""
@@ -162,17 +163,18 @@ def _take_pipes() -> tuple[int, int]:
     return requests_fd, replies_fd
 
 
-async def _serve_host(language: str) -> int:
-    return await KernelHost(language, *_take_pipes()).run()
+async def _serve_host(language: str, *, warm: bool) -> int:
+    return await KernelHost(language, *_take_pipes(), warm=warm).run()
 
 
 def main() -> int:
     """Run the guest and return its exit code."""
-    if len(sys.argv) != 2 or sys.argv[1] not in LANGUAGES:
-        print(f"usage: aeolus-kernel-host {'|'.join(LANGUAGES)}", file=sys.stderr)  # noqa: T201
+    language, *options = sys.argv[1:] or [""]
+    if language not in LANGUAGES or options not in ([], ["--warm"]):
+        print(f"usage: aeolus-kernel-host {'|'.join(LANGUAGES)} [--warm]", file=sys.stderr)  # noqa: T201
         return 64
     adopt_orphans()
-    return asyncio.run(_serve_host(sys.argv[1]))
+    return asyncio.run(_serve_host(language, warm=bool(options)))
 
 
 if __name__ == "__main__":

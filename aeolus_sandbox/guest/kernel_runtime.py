@@ -54,8 +54,6 @@ class KernelRuntime:
             environment["HOME"] = str(Path.cwd())
         environment["IPYTHONDIR"] = str(self.path / "ipython")
         environment["MPLCONFIGDIR"] = self._matplotlib_folder(environment.get("MPLCONFIGDIR"))
-        # ipykernel ends itself when this process is gone.
-        environment["JPY_PARENT_PID"] = str(os.getpid())
         return {
             **environment,
             **{name: value.replace("{folder}", str(self.path)) for name, value in extra.items()},

@@ -19,6 +19,7 @@ from aeolus_sandbox.guest.languages import LANGUAGES
 BOOT_LIMIT_S: Final = 60.0
 """How long a kernel may take to be ready (gVisor on a busy machine is slow)."""
 MAX_FAILED_BOOTS: Final = 3
+_WARM_UP_LIMIT_S: Final = 30.0
 _SPAWN_LIMIT_S: Final = 10.0
 _SPAWN_PAUSE_S: Final = 0.1
 _LACKING: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
@@ -32,15 +33,21 @@ class NoKernelError(RuntimeError):
 
 
 class KernelSupervisor:
-    """The kernels that follow one another in one guest."""
+    """The kernels that follow one another in one guest.
 
-    def __init__(self, language: str, cells: CellRunner, context: zmq.asyncio.Context) -> None:
+    With `warm`, the first one does ahead what makes a first cell slow; after a death, somebody waits for the next.
+    """
+
+    def __init__(
+        self, language: str, cells: CellRunner, context: zmq.asyncio.Context, *, warm: bool = False
+    ) -> None:
         self._language = language
         self._cells = cells
         self._context = context
         self._runtime = KernelRuntime()
         self._process: KernelProcess | None = None
         self._kill_asked = False
+        self._warm_up = LANGUAGES[language].warm_up if warm else ""
 
     async def run(self) -> None:
         """Keep a kernel running until cancelled.
@@ -103,9 +110,18 @@ class KernelSupervisor:
         with suppress(TimeoutError):
             async with asyncio.timeout(BOOT_LIMIT_S):
                 info = await connection.wait_ready()
+                await self._warm(connection)
                 kernel = f"{info.get('implementation', '')} {info.get('implementation_version', '')}".strip()
                 return Ready(protocol=PROTOCOL_VERSION, language=self._language, kernel=kernel)
         return None
+
+    async def _warm(self, connection: KernelConnection) -> None:
+        code, self._warm_up = self._warm_up, ""
+        if code:
+            # A kernel that takes too long is ready all the same: its first cell waits for the rest.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WARM_UP_LIMIT_S):
+                    await connection.run_silently(code)
 
 
 async def _until_ended(process: KernelProcess, work: Coroutine[Any, Any, T]) -> T | None:

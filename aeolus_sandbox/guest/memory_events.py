@@ -1,5 +1,6 @@
 """What the kernel says about this container's memory: its limit, and how often it has killed something for it."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,9 @@ _COUNTERS: Final = (Path("/sys/fs/cgroup/memory.events"), Path("/sys/fs/cgroup/m
 _LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
+_MACHINE: Final = Path("/proc/meminfo")
+
+
 def memory_limit_bytes() -> int | None:
     """Return the limit; None where there is none, or it cannot be read."""
     for path in _LIMITS:
@@ -20,6 +24,16 @@ def memory_limit_bytes() -> int | None:
         except OSError:
             continue
         return int(text) if text.isdigit() and int(text) < _NO_LIMIT else None
+    return _machine_bytes()
+
+
+def _machine_bytes() -> int | None:
+    """Return what the machine has: without cgroups, as in gVisor, the container's limit is that of its machine."""
+    with suppress(OSError, ValueError, IndexError):
+        name, kilobytes, *_ = _MACHINE.read_text(
+            "ascii"
+        ).split()  # its first line is MemTotal, proc_meminfo(5)
+        return int(kilobytes) * 1024 if name == "MemTotal:" else None
     return None
 
 

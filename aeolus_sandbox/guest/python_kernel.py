@@ -15,6 +15,12 @@ from types import ModuleType
 from typing import Any, Final
 
 import zmq
+
+# The debugger would take a tenth of the boot, and speaks to nobody here: ipykernel does without where it is not there.
+sys.modules["debugpy"] = None  # type: ignore[assignment]
+import ipykernel.debugger  # noqa: F401
+
+del sys.modules["debugpy"]  # code that imports it gets it
 from ipykernel.iostream import OutStream
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
@@ -110,6 +116,14 @@ class PythonKernel(IPythonKernel):
         # Last: once a figure has been drawn, its ticks are where the picture shows them.
         formatter.formatters |= {_TABLE_TYPE: tables, _CHART_TYPE: self._charts}
 
+    async def poll_stopped_queue(self) -> None:
+        """Do nothing: there is no debugger that could stop."""
+
+    def warm_up(self) -> None:
+        """Load what first cells usually wait for; `python_warm_up` says how."""
+        show = self.shell.display_formatter.format  # type: ignore[union-attr]
+        _sibling("python_warm_up").warm_up(show, _sibling("python_charts"), _sibling("python_tables"))
+
     async def do_execute(
         self,
         code: str,
@@ -161,6 +175,7 @@ class PythonKernelApp(IPKernelApp):
 
 def main() -> None:
     """Run the kernel until it ends."""
+    _sibling("parent_death").end_with_parent()
     # ipykernel points descriptor 2 at the running cell, where a fault handler's words would die with the process:
     # keep the true one for them.
     faulthandler.enable(file=os.dup(2), all_threads=False)

@@ -20,8 +20,10 @@ import msgspec
 import zmq
 
 from aeolus_sandbox.guest.kernel_wire import Connection, Json, Request, Wire
+from aeolus_sandbox.guest.parent_death import end_with_parent
 
-_PARENT_CHECK_MS: Final = 1000
+_RUNNING_LOOK_MS: Final = 1000
+"""How often the loop looks up while a cell runs; between cells it sleeps until something comes."""
 _LINGER_MS: Final = 2000
 _MESSAGES_HELD: Final = 100
 _WAKES_READ: Final = 1024
@@ -127,22 +129,26 @@ class SmallKernel:
         self._end: Callable[[], NoReturn] | None = None
 
     def run(self, interpreter: Interpreter) -> NoReturn:
-        """Serve until the kernel is to end, or its parent is gone."""
+        """Serve until the kernel is to end, at the latest with its parent."""
         self._interpreter = interpreter
         signal.signal(signal.SIGINT, lambda *_: interpreter.interrupt())
+        # A signal that comes between the last look and the poll would otherwise be heard when the poll ends, if ever.
+        os.set_blocking(self._waker, False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         self.watch(self._woken, self._run_finished)
         self.watch(self._control, partial(self._serve, self._control))
         self.watch(self._stdin, self._take_answer)
         self.watch(self._shell, partial(self._serve, self._shell))
-        parent = os.getppid()
-        while self._end is None and os.getppid() == parent:
-            for source, _ in self._poller.poll(_PARENT_CHECK_MS):
+        end_with_parent()
+        while self._end is None:
+            runs = self._shell not in self._callbacks
+            for source, _ in self._poller.poll(_RUNNING_LOOK_MS if runs else None):
                 if callback := self._callbacks.get(source):
                     callback()
         for socket in (self._shell, self._control, self._stdin, self._iopub):
             socket.close()
         self._context.term()  # what was said still arrives
-        (self._end or partial(os._exit, 0))()
+        self._end()
 
     # For languages.
 
@@ -161,7 +167,8 @@ class SmallKernel:
 
         def run() -> None:
             self._finished.append(partial(done, work()))
-            os.write(self._waker, b"\0")
+            with suppress(BlockingIOError):  # full of wakes already
+                os.write(self._waker, b"\0")
 
         threading.Thread(target=run, daemon=True).start()
 

@@ -55,13 +55,13 @@ class SandboxContext:
         """Return a parked container; see `ToolContext.park`."""
         self._check_isolation()
         launcher = await self._launcher()
-        return await launcher.park(profile, self.limits, self._lease)
+        return await launcher.park(profile, self.limits, self._lease, isolation=self._isolation)
 
     async def run(self, profile: SandboxProfile) -> Process:
         """Start the profile's program; see `ToolContext.run`."""
         self._check_isolation()
         launcher = await self._launcher()
-        return await launcher.run(profile, self.limits, self._lease)
+        return await launcher.run(profile, self.limits, self._lease, isolation=self._isolation)
 
     def prepare_image(self, image: str, packages: Sequence[str]) -> PreparedImage:
         """Return an image with packages on top; see `ToolContext.prepare_image`."""
@@ -113,6 +113,6 @@ class SandboxContext:
         )
 
     def _check_isolation(self) -> None:
-        if self._isolation is not IsolationMode.CONTAINER:
+        if not self._isolation.uses_containers:
             msg = "this tool's isolation is in_process: set `isolation = IsolationMode.CONTAINER` to use containers"
             raise ConfigurationError(msg)

@@ -1,4 +1,4 @@
-"""Everything a manager needs for its containers: engine, launcher, kept ones, guard and reaper, under one roof."""
+"""Everything a manager needs for its containers: engine, launcher, pool, kept ones, guard and reaper, under one roof."""
 
 import asyncio
 import logging
@@ -12,12 +12,17 @@ from aeolus_sandbox.engine.base import Engine
 from aeolus_sandbox.errors import EngineError, EngineUnavailable, SessionClosed
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.resources import shipped_folder
+from aeolus_sandbox.sandboxes.cold_starts import ColdStarts
 from aeolus_sandbox.sandboxes.context import SandboxContext
 from aeolus_sandbox.sandboxes.guard import Guard
 from aeolus_sandbox.sandboxes.kept import KeptStore
 from aeolus_sandbox.sandboxes.launcher import Launcher
 from aeolus_sandbox.sandboxes.lease import Lease
 from aeolus_sandbox.sandboxes.owner import Owner
+from aeolus_sandbox.sandboxes.pool import Pool
+from aeolus_sandbox.sandboxes.pool_settings import PoolSettings
+from aeolus_sandbox.sandboxes.pool_shelf import Shelf
+from aeolus_sandbox.sandboxes.pooled import PooledContainer
 from aeolus_sandbox.sandboxes.preparation import PackageImages
 from aeolus_sandbox.sandboxes.reaper import Reaped, Reaper
 from aeolus_sandbox.streaming.filters import Filter
@@ -43,9 +48,18 @@ class SandboxHost:
         kept_lifetime_s: float,
         max_kept: int,
         locks: Path,
+        pool: PoolSettings,
     ) -> None:
         self.owner = str(Owner.this_process())
         self.kept = KeptStore(tasks, idle_s=kept_idle_s, lifetime_s=kept_lifetime_s, max_kept=max_kept)
+        self._cold_starts = ColdStarts()
+        self.pool = Pool(
+            pool,
+            tasks,
+            start=self._start_ahead,
+            cold_starts=self._cold_starts,
+            kept_use_s=self.kept.longest_use_s,
+        )
         self._engine = engine
         self._tasks = tasks
         self._images = PackageImages(engine, tasks, locks=locks)
@@ -124,10 +138,11 @@ class SandboxHost:
 
     async def _remove_everything(self) -> EngineError | None:
         failure = None
-        try:
-            await self.kept.aclose()
-        except EngineError as error:
-            failure = error
+        for close in (self.pool.aclose, self.kept.aclose):
+            try:
+                await close()
+            except EngineError as error:
+                failure = error
         for context in list(self._unreleased):
             await self.release(context)
         if self._unreleased:
@@ -151,12 +166,23 @@ class SandboxHost:
                 if self._closed:
                     msg = "the session manager was closed"
                     raise SessionClosed(msg)
-                self._launcher = Launcher(self._engine, owner=self.owner, seccomp=seccomp)
+                self._launcher = Launcher(
+                    self._engine,
+                    owner=self.owner,
+                    seccomp=seccomp,
+                    pool=self.pool,
+                    cold_starts=self._cold_starts,
+                )
                 if address is not None:
                     self._guard = Guard(self.owner, address)
                     self._tasks.start(self._guard.start(), name="start the guard")
                 self._reap_now()
             return self._launcher
+
+    async def _start_ahead(self, shelf: Shelf) -> PooledContainer:
+        launcher = await self._prepared_launcher()
+        kind = shelf.kind
+        return await launcher.start_ahead(kind.profile, shelf.limits, shelf.lease, isolation=kind.isolation)
 
     def _reap_now(self) -> None:
         self._tasks.start(self._reap_quietly(), name="reap")

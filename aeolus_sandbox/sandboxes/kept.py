@@ -84,6 +84,11 @@ class KeptStore:
         self._lost: dict[str, None] = {}
         """Keys, oldest first, of which something was let go that its user has not asked to: the next must be told."""
 
+    @property
+    def longest_use_s(self) -> float:
+        """How long a container that is kept may have to live: a call may begin just before the end of the lifetime."""
+        return self._lifetime_s + LONGEST_WALL_TIME_S
+
     @asynccontextmanager
     async def borrow(self, key: str, make: Make) -> AsyncIterator[Kept]:
         """Lend what is kept under `key`, made by `make` if need be; others who want it wait in order.
@@ -199,8 +204,7 @@ class KeptStore:
             self._note_lost(key)  # until there is another, whatever happens in between
         await self._discard(entry)
         self._make_room(entry)
-        # The deadline is for a container that nobody else ends: a call may begin just before the end of the lifetime.
-        lease = Lease(key, self._tasks, lifetime_s=self._lifetime_s + LONGEST_WALL_TIME_S)
+        lease = Lease(key, self._tasks, lifetime_s=self.longest_use_s)
         try:
             entry.value = await make(lease)
         except BaseException:

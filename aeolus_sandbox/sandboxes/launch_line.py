@@ -1,7 +1,7 @@
 """The park script, and the one line that tells a parked container what to run.
 
-The script is plain POSIX sh, so that any image with `sh` can be parked. It prints one byte when it is ready, blocks
-on reading one line, and evaluates it. The line is quoted here so that no argument, path, environment value or size
+The script is plain POSIX sh, so that any image with `sh` can be parked. It prints one byte when it is ready, and blocks
+on reading a line. A question mark is answered with the same byte again; anything else is evaluated. The line is quoted here so that no argument, path, environment value or size
 can be anything but what it is: every value stands in single quotes, a newline is spelt as the script's
 first parameter, and a zero byte cannot be passed to a program at all (execve(2)).
 """
@@ -14,6 +14,8 @@ from aeolus_sandbox.errors import ConfigurationError
 
 READY: Final = b"R"
 """What a parked container prints when it waits for its line."""
+ASK: Final = b"?\n"
+"""A line that a parked container answers with `READY`, and goes on waiting."""
 NO_TERMINAL_CONTROL: Final = b"N"
 """What it prints when the image has no `stty`, so that its terminal cannot be parked."""
 STARTED: Final = b"\x06"
@@ -39,17 +41,19 @@ _WATCHDOG: Final = "( (trap '' HUP INT QUIT TERM; sleep %d && kill -9 -1) </dev/
 
 # The line is read byte for byte, as in the C locale: where characters are longer, bash 5.2's `read` loses some control
 # bytes where its buffer grows.
+_WAIT: Final = (
+    "printf R; while IFS= LC_ALL=C read -r aeolus_line || exit 1; [ \"$aeolus_line\" = '?' ]; do printf R; done; "
+    'eval "$aeolus_line"'
+)
 # The terminal is raw while it is parked: in its usual mode it cuts a line at 4,095 bytes (termios(3), "canonical
 # mode"), echoes it, and takes some bytes for signals.
 _PARK_TERMINAL: Final = (
     "aeolus_stty=$(stty -g 2>/dev/null) && stty raw -echo 2>/dev/null || { printf N; exit 1; }; "
     + _WATCHDOG
     + "; "
-    'printf R; IFS= LC_ALL=C read -r aeolus_line || exit 1; eval "$aeolus_line"'
+    + _WAIT
 )
-_PARK_PIPES: Final = (
-    _WATCHDOG + '; printf R; IFS= LC_ALL=C read -r aeolus_line || exit 1; eval "$aeolus_line"'
-)
+_PARK_PIPES: Final = _WATCHDOG + "; " + _WAIT
 
 
 def park_command(*, tty: bool, deadline_s: float) -> tuple[str, ...]:

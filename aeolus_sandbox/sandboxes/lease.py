@@ -44,6 +44,10 @@ class Lease:
             msg = f"the session {self.session_id!r} was closed while it started"
             raise SessionClosed(msg)
 
+    def let_go(self, container: EngineContainer) -> None:
+        """Give a container up that another lease takes; the caller sees to it that one does."""
+        self._containers.remove(container)
+
     async def discard(self, container: EngineContainer) -> None:
         """Remove a container, in the background if the caller is cancelled; one that cannot be is kept in mind."""
         await self._tasks.run(self._remove(container), name="remove a container")

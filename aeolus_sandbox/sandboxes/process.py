@@ -27,17 +27,26 @@ _START_TIMEOUT_S: Final = 10.0
 class ContainerProcess:
     """The program of one container; see `streaming.sandbox.Process` for the promises."""
 
-    def __init__(self, container: EngineContainer, *, tty: bool, announced_by: bytes = b"") -> None:
+    def __init__(
+        self,
+        container: EngineContainer,
+        *,
+        tty: bool,
+        announced_by: bytes = b"",
+        said: Sequence[Piece] = (),
+    ) -> None:
         """Take over a started container.
 
         Args:
             container: The container.
             tty: Whether it has a terminal.
             announced_by: What precedes the program's output; until it has come, nothing is sent to the program.
+            said: What it has said before, which is read first.
         """
         self._container = container
         self.tty = tty
         self._announced_by = announced_by
+        self._said = said
         self._started = asyncio.Event()
         if not announced_by:
             self._started.set()
@@ -46,6 +55,9 @@ class ContainerProcess:
 
     async def read(self) -> Sequence[Piece]:
         """Return what was written since the last call; see `Process.read`."""
+        if self._said:
+            said, self._said = self._said, ()
+            return said
         try:
             pieces = await self._container.stream.read()
             if self._started.is_set():

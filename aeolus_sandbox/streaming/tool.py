@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from aeolus_sandbox.capabilities import CapabilityKind, ReadLogs
+from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.exit_status import Stop
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
@@ -35,7 +36,26 @@ class IsolationMode(StrEnum):
     IN_PROCESS = "in_process"
     """In the host process: for code of your own, never for untrusted code."""
     CONTAINER = "container"
-    """In an ephemeral, hardened container."""
+    """In an ephemeral, hardened container, which shares the kernel of its host."""
+    GVISOR = "gvisor"
+    """In such a container on a kernel of its own: gVisor, as the engine's runtime `runsc`."""
+
+    @property
+    def uses_containers(self) -> bool:
+        """Whether the work runs in a container, and not in the host process."""
+        return self is not IsolationMode.IN_PROCESS
+
+
+def in_container(isolation: IsolationMode, tool_name: str) -> IsolationMode:
+    """Return an isolation if it is one of containers.
+
+    Raises:
+        ConfigurationError: It is not: this tool's work must never run in the host process.
+    """
+    if not isolation.uses_containers:
+        msg = f"the tool {tool_name!r} runs in containers only: its isolation cannot be {isolation.value}"
+        raise ConfigurationError(msg)
+    return isolation
 
 
 class CancelToken:
@@ -238,6 +258,13 @@ class StreamingTool(ABC, Generic[I, C, F]):
     def requires(self, tool_input: I) -> Sequence[CapabilityKind]:
         """Return all that must have been granted for this input."""
         return () if self.required_capability is None else (self.required_capability,)
+
+    def profile(self, tool_input: I) -> SandboxProfile | None:
+        """Return in what container a session of this input runs, so that one can wait for it in a pool.
+
+        It must be what `start` gives to `ToolContext.park` or `run`. None: that is not known before, or there is none.
+        """
+        return None
 
     def timeout_s(self, tool_input: I) -> float | None:
         """Return the time limit that an input asks for; it can only shorten the session's wall time."""

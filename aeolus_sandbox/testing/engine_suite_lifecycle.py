@@ -6,11 +6,12 @@ from contextlib import suppress
 from typing import Final
 
 from aeolus_sandbox.engine.base import OWNER_LABEL, SESSION_LABEL, ContainerId
-from aeolus_sandbox.errors import EngineError, ImageNotFound, ShellMissing
+from aeolus_sandbox.errors import EngineError, ImageNotFound, RuntimeMissing, ShellMissing
 from aeolus_sandbox.testing.engine_subject import TIMEOUT_S, Check, Subject, read_until
 
 _NOT_FOUND_CODE: Final = 127
 _MISSING_IMAGE: Final = "aeolus-engine-suite/no-such-image:none"
+_MISSING_RUNTIME: Final = "aeolus-no-such-runtime"
 _FOREVER: Final = "echo ready; exec sleep 300"
 
 
@@ -24,6 +25,20 @@ async def a_missing_image_is_said_and_leaves_nothing(subject: Subject) -> None:
         assert _MISSING_IMAGE in str(error)  # noqa: PT017 - there is no pytest here
     else:
         msg = "the launch of an image that is not there succeeded"
+        raise AssertionError(msg)
+    assert await subject.left() == 0
+
+
+async def a_missing_runtime_is_said_and_leaves_nothing(subject: Subject) -> None:
+    """No other runtime takes the place of the one that was asked for; the error names it."""
+    spec = subject.spec("exit 0").model_copy(update={"runtime": _MISSING_RUNTIME})
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await subject.engine.launch(spec)
+    except RuntimeMissing as error:
+        assert _MISSING_RUNTIME in str(error)  # noqa: PT017 - there is no pytest here
+    else:
+        msg = "the launch with a runtime that is not there succeeded"
         raise AssertionError(msg)
     assert await subject.left() == 0
 
@@ -140,6 +155,7 @@ async def an_engine_says_what_it_is(subject: Subject) -> None:
 
 CHECKS: Final[tuple[Check, ...]] = (
     a_missing_image_is_said_and_leaves_nothing,
+    a_missing_runtime_is_said_and_leaves_nothing,
     a_missing_program_is_said_and_leaves_nothing,
     containers_are_listed_by_label,
     one_that_has_ended_is_listed_until_it_is_removed,

@@ -22,7 +22,14 @@ from aeolus_sandbox.engine.base import (
     ContainerSpec,
     EngineInfo,
 )
-from aeolus_sandbox.errors import EngineError, EngineTimeout, EngineUnavailable, ImageNotFound, LaunchFailed
+from aeolus_sandbox.errors import (
+    EngineError,
+    EngineTimeout,
+    EngineUnavailable,
+    ImageNotFound,
+    LaunchFailed,
+    RuntimeMissing,
+)
 from aeolus_sandbox.testing.local_processes import (
     SIGNAL_BASE,
     Place,
@@ -58,9 +65,12 @@ class LocalEngine:
     Needs Linux, because it finds a container's processes in `/proc`.
     """
 
-    def __init__(self, *, images: Collection[str] | None = None) -> None:
-        """Make an engine that has these images; None: whatever is asked for."""
+    def __init__(
+        self, *, images: Collection[str] | None = None, runtimes: Collection[str] = ("none",)
+    ) -> None:
+        """Make an engine that has these images (None: whatever is asked for), and answers to these runtimes."""
         self._images = None if images is None else frozenset(images)
+        self._runtimes = tuple(sorted(runtimes))
         self._containers: dict[ContainerId, LocalContainer] = {}
         self._background = BackgroundTasks()
         self._faults: defaultdict[EngineCall, deque[Exception]] = defaultdict(deque)
@@ -110,6 +120,9 @@ class LocalEngine:
         if self._images is not None and spec.image not in self._images:
             msg = f"the image {spec.image!r} is not on the engine: it has {', '.join(sorted(self._images))}"
             raise ImageNotFound(msg)
+        if spec.runtime is not None and spec.runtime not in self._runtimes:
+            msg = f"the engine has no runtime {spec.runtime!r}: it has {', '.join(self._runtimes)}"
+            raise RuntimeMissing(msg)
         task = self._background.start(self._launch(spec), name="launch", awaited=True)
         try:
             await asyncio.wait([task])
@@ -141,7 +154,7 @@ class LocalEngine:
             cgroup_version="",
             storage_driver="",
             security_options=(),
-            runtimes=("none",),
+            runtimes=self._runtimes,
             default_runtime="none",
             warnings=("there is no isolation",),
         )

@@ -11,6 +11,7 @@ import os
 import sys
 
 from aeolus_sandbox import (
+    IsolationMode,
     SessionManager,
     StreamingToolSession,
     TerminalChunk,
@@ -24,8 +25,12 @@ class BugInUserCode(Exception):
     """What an embedding program may raise at any time."""
 
 
-async def _open(manager: SessionManager, *, tty: bool) -> StreamingToolSession[TerminalChunk, TerminalResult]:
-    session = await manager.open(TerminalTool(), TerminalInput(command="echo up; sleep 300; :", tty=tty))
+async def _open(manager: SessionManager, kind: str) -> StreamingToolSession[TerminalChunk, TerminalResult]:
+    tool = TerminalTool(
+        isolation=IsolationMode.GVISOR if kind.startswith("gvisor") else IsolationMode.CONTAINER
+    )
+    tool_input = TerminalInput(command="echo up; sleep 300; :", tty=kind.endswith("tty"))
+    session = await manager.open(tool, tool_input)
     chunk = await session.next_chunk()
     assert chunk is not None
     assert chunk.text.strip() == "up"
@@ -43,9 +48,18 @@ def _fork() -> None:
     os.waitpid(child, 0)
 
 
-async def _end(manner: str) -> None:
+async def _fill_pool(manager: SessionManager) -> None:
+    for tty in (True, False):
+        await manager.pool.keep(TerminalTool(), TerminalInput(command="true", tty=tty), minimum=2)
+    await manager.pool.wait_filled()
+    print("filled", flush=True)
+
+
+async def _end(manager: SessionManager, manner: str) -> None:
     if manner == "raise":
         raise BugInUserCode
+    if manner == "pool":
+        await _fill_pool(manager)
     if manner == "fork":
         _fork()
         print("forked", flush=True)
@@ -54,13 +68,13 @@ async def _end(manner: str) -> None:
     await asyncio.sleep(600)
 
 
-async def _main(ttys: list[bool], manner: str) -> None:
+async def _main(kinds: list[str], manner: str) -> None:
     async with SessionManager() as manager:
-        sessions = [await _open(manager, tty=tty) for tty in ttys]
+        sessions = [await _open(manager, kind) for kind in kinds]
         told = {"owner": manager.owner, "sessions": [session.id for session in sessions]}
         print(json.dumps(told), flush=True)
-        await _end(manner)
+        await _end(manager, manner)
 
 
 if __name__ == "__main__":
-    asyncio.run(_main([name == "tty" for name in sys.argv[1].split(",")], sys.argv[2]))
+    asyncio.run(_main(sys.argv[1].split(","), sys.argv[2]))

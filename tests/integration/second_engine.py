@@ -39,6 +39,8 @@ class SecondEngine:
         containerd = self.folder / "exec" / "containerd"
         for name in ("containerd.pid", "containerd.sock", "containerd.sock.ttrpc"):
             (containerd / name).unlink(missing_ok=True)
+        config = self.folder / "daemon.json"
+        config.write_text("{}")
         # In a network namespace of its own: told to have no bridge, it removes `docker0`, the other engine's.
         command = [
             "unshare",
@@ -48,6 +50,7 @@ class SecondEngine:
             f"--exec-root={self.folder / 'exec'}",
             f"--pidfile={self._pid_file}",
             f"--host={self.address}",
+            f"--config-file={config}",  # not what the user's own engine is told
             "--bridge=none",
             "--iptables=false",
             "--ip6tables=false",

@@ -30,11 +30,11 @@ LIMIT_S = 30.0
 class Guest:
     """A running guest, as the host sees it."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, *options: str) -> None:
         environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
         environment |= {"PYTHONPATH": str(REPOSITORY), "TMPDIR": "/tmp", "HOME": str(workspace)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "aeolus_sandbox.guest.kernel_host", "python"],
+            [sys.executable, "-m", "aeolus_sandbox.guest.kernel_host", "python", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=workspace,

@@ -57,6 +57,8 @@ class SmallKernelProcess:
         self._context.setsockopt(zmq.RCVHWM, 10)  # what the client does not read waits in the kernel
         self.client = BlockingKernelClient(context=self._context)
         self.client.load_connection_info(cast("KernelConnectionInfo", self._runtime.connection))
+        # A kernel that boots slowly on a busy machine is not dead; its process tells whether it is.
+        self.client.hb_channel.time_to_dead = LIMIT_S
         self.client.start_channels()
         self.late: list[tuple[str, str, dict[str, Any]]] = []
         """Messages that belong to no cell that was waited for: parent, kind, content."""

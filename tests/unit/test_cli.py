@@ -194,6 +194,15 @@ def test_doctor_is_content_with_a_good_engine() -> None:
     assert set(levels(about_engine(engine_info())).values()) == {"ok"}
 
 
+def test_doctor_says_whether_gvisor_can_be_asked_for() -> None:
+    def text(*runtimes: str) -> str:
+        findings = about_engine(engine_info(runtimes=runtimes))
+        return next(finding.text for finding in findings if finding.subject == "gVisor")
+
+    assert "runsc" in text("runc", "runsc")
+    assert "scripts/setup gvisor" in text("runc")
+
+
 @pytest.mark.parametrize(
     ("changes", "subject", "level"),
     [

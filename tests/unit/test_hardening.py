@@ -9,6 +9,7 @@ from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.hardening import container_spec
 from aeolus_sandbox.limits import MIB, Limits
 from aeolus_sandbox.profiles import Mount, SandboxProfile
+from aeolus_sandbox.streaming.tool import IsolationMode
 
 
 def _spec(profile: SandboxProfile, limits: Limits | None = None) -> ContainerSpec:
@@ -49,6 +50,34 @@ def test_the_specification_of_a_default_container() -> None:
         "network": "none",
         "runtime": None,
     }
+
+
+def test_gvisor_changes_the_runtime_and_counts_its_threads_and_nothing_else() -> None:
+    profile, limits = SandboxProfile(image="shell"), Limits(pids=64)
+    usual = _spec(profile, limits).model_dump()
+    spec = container_spec(
+        profile,
+        image="aeolus/shell:1",
+        argv=("sh",),
+        limits=limits,
+        labels={"aeolus.owner": "me"},
+        seccomp='{"defaultAction": "SCMP_ACT_ERRNO"}',
+        isolation=IsolationMode.GVISOR,
+    )
+    assert spec.model_dump() == usual | {"runtime": "runsc", "pids": 128 + 10 * 64}
+
+
+def test_a_tool_in_process_has_no_specification() -> None:
+    with pytest.raises(ConfigurationError, match="in_process"):
+        container_spec(
+            SandboxProfile(image="shell"),
+            image="aeolus/shell:1",
+            argv=("sh",),
+            limits=Limits(),
+            labels={},
+            seccomp="",
+            isolation=IsolationMode.IN_PROCESS,
+        )
 
 
 @given(

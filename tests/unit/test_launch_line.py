@@ -17,8 +17,10 @@ from aeolus_sandbox.hardening import container_spec
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.sandboxes.launch_line import (
+    ASK,
     MAX_ARGUMENT_BYTES,
     MAX_LINE_BYTES,
+    READY,
     check_size,
     launch_line,
     park_command,
@@ -229,6 +231,24 @@ async def test_a_program_that_is_not_there_ends_with_127() -> None:
     output, code = await _run("dash", ["/no/such/program"], tty=False)
     assert code == 127
     assert b"/no/such/program" in output["stderr"]
+
+
+@pytest.mark.parametrize("tty", [False, True], ids=["pipes", "terminal"])
+@pytest.mark.parametrize("shell", SHELLS)
+async def test_one_that_is_asked_answers_and_goes_on_waiting(shell: str, tty: bool) -> None:
+    async with LocalEngine() as engine, asyncio.timeout(20):
+        container = await engine.launch(_spec(shell, tty=tty))
+        parked = ParkedContainer(container, tty=tty)
+        await parked.wait_ready()
+        for _ in range(20):
+            await container.stream.write(ASK)
+            [answer] = await container.stream.read()
+            assert answer.data == READY
+        process = await parked.exec(["printf", "%s", "?"])
+        output = b""
+        while pieces := await process.read():
+            output += b"".join(piece.data for piece in pieces)
+        assert output == b"?"
 
 
 async def test_the_watchdog_ends_what_outlives_its_deadline() -> None:

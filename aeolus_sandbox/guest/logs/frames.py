@@ -15,7 +15,7 @@ MAX_BATCH_LINES: Final = 1000
 MAX_LINE_BYTES: Final = 1024 * 1024
 """The most that `Tail.max_line_bytes` may ask for."""
 MAX_BATCH_BYTES: Final = 8 * MAX_LINE_BYTES
-"""How many bytes the lines of one batch come to at most, as they are sent: a control character takes six."""
+"""How many bytes a batch comes to at most, as it is sent: as JSON, a control character takes six."""
 MAX_NOTICES: Final = 1000
 """How many notices a guest sends, before it only counts them."""
 NOTICES: Final = (
@@ -128,6 +128,12 @@ class MountIdentity(msgspec.Struct, frozen=True):
     path: str
     device: int
     inode: int
+    mode: int = 0
+    """Kind and permissions, as `st_mode` of stat(2)."""
+    owner: int = 0
+    group: int = 0
+    changed_ns: int = 0
+    """When its entries or its own properties changed last, in nanoseconds since 1970."""
 
 
 class TailOpened(Frame, tag="tail_opened", frozen=True):
@@ -138,14 +144,14 @@ class TailOpened(Frame, tag="tail_opened", frozen=True):
 
 
 class Lines(Frame, tag="lines", frozen=True):
-    """A batch of one file: its lines follow, each a `LogLine`."""
+    """A batch of one file: a `LineTable` and the texts of the lines follow."""
 
     op: Op
     path: str
     count: int
-    """How many lines follow."""
+    """How many lines there are."""
     size: int
-    """How many bytes they are, newlines included."""
+    """How many bytes follow, newlines included."""
     position: FilePosition
     """How far the file has been read with this batch."""
 

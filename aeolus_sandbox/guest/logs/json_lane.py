@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from aeolus_sandbox.guest.logs.batches import ITS_OWN_FIELDS
 from aeolus_sandbox.guest.logs.formats.base import ParseContext
 from aeolus_sandbox.guest.logs.formats.json_lines import MAX_DEPTH
 from aeolus_sandbox.guest.logs.levels import level_of_value, spellings
 from aeolus_sandbox.guest.logs.timestamps import Stamps
+from aeolus_sandbox.guest.logs.usual import CLOSED_FOR, UsualLines
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,12 +25,6 @@ _LEVELS: Final[dict[Any, int]] = {
 }
 """The usual ways to write a level; what is not here is looked up with more patience elsewhere."""
 _MILLISECONDS: Final = range(10**11, 10**14)
-_CLOSED_FOR: Final = 16
-"""For how many blocks the lane is closed after one that it could not take."""
-_NOTHING: Final = msgspec.Raw(b"")
-
-Usual = tuple[int, bytes] | None
-"""A line's level, and what stands in its `LogLine` from there to the message; None: the line is not a usual one."""
 
 
 class _Usual(msgspec.Struct, gc=False):
@@ -36,8 +32,8 @@ class _Usual(msgspec.Struct, gc=False):
 
     level: int | str | None = None
     time: int | float | str | None = None
-    msg: msgspec.Raw = _NOTHING
-    message: msgspec.Raw = _NOTHING
+    msg: Any = None
+    message: Any = None
     log: Any = None
     """Docker's text, or an object with the level."""
     short_message: Any = None
@@ -49,7 +45,7 @@ class _Usual(msgspec.Struct, gc=False):
 _BETWEEN: Final = b"\n0\n"
 _decode_lines: Final = msgspec.json.Decoder(_Usual | int).decode_lines
 _BEGINNING: Final = _BETWEEN + b"{"
-_encode: Final = msgspec.json.encode
+_CLOSING: Final = ord("}")
 
 
 class JsonLane:
@@ -59,8 +55,8 @@ class JsonLane:
         self._stamps = Stamps(context)
         self._closed_for = 0
 
-    def take(self, lines: list[bytes]) -> list[Usual] | None:
-        """Return what was made of each line; None when they are not all JSON objects."""
+    def take(self, lines: list[bytes]) -> UsualLines | None:
+        """Return what was made of the lines; None when they are not all JSON objects."""
         if self._closed_for or lines[0][:1] != b"{":
             self._closed_for = max(0, self._closed_for - 1)
             return None
@@ -69,28 +65,45 @@ class JsonLane:
         except (ValueError, RecursionError):
             known = []
         if len(known) != 2 * len(lines) - 1:
-            self._closed_for = _CLOSED_FOR
+            self._closed_for = CLOSED_FOR
             return None
-        return self._usual(known[::2])
+        return self._usual(known[::2], lines)
 
-    def _usual(self, known: list[_Usual]) -> list[Usual]:
-        levels, milliseconds, stamp = _LEVELS, _MILLISECONDS, self._stamp
-        found: list[Usual] = []
-        for line in known:
-            level, moment, message = levels.get(line.level), line.time, bytes(line.msg) or bytes(line.message)
-            if level is None or message[:1] != b'"' or line.log is not None or line.short_message is not None:
-                found.append(None)
+    def _usual(self, known: list[_Usual], lines: list[bytes]) -> UsualLines:
+        level_of, milliseconds, stamp = _LEVELS.get, _MILLISECONDS, self._stamp
+        levels: list[int | None] = []
+        times_us: list[int | None] = []
+        zones: list[str | None] = []
+        messages: list[str] = []
+        for line, text in zip(known, lines, strict=True):
+            level, moment, message = level_of(line.level), line.time, line.msg
+            zone = None
+            if message is None:
+                message = line.message
+            # Spaces after the object belong to the line, which is then not its own fields to the byte.
+            if (
+                type(message) is not str
+                or line.log is not None
+                or line.short_message is not None
+                or text[-1] != _CLOSING
+            ):
+                level = None
             elif type(moment) is int and moment in milliseconds:
-                found.append((level, b"%d,%d,null,%b" % (level, moment * 1000, message)))
+                moment *= 1000
+            elif type(moment) is not str or (stamped := stamp(moment)) is None:
+                level = None
             else:
-                at = stamp(moment) if type(moment) is str else None
-                found.append(None if at is None else (level, b"%d,%b,%b" % (level, at, message)))
-        return found
+                moment, zone = stamped
+            levels.append(level)
+            times_us.append(moment)  # type: ignore[arg-type]
+            zones.append(zone)
+            messages.append(message)
+        return UsualLines(levels, times_us, zones, messages, ITS_OWN_FIELDS)
 
-    def _stamp(self, text: str) -> bytes | None:
+    def _stamp(self, text: str) -> tuple[int, str | None] | None:
         """Return the time and the zone of a text, where there is nothing else to say of them."""
         time_us, zone, flags = self._stamps.parse(text)
-        return None if time_us is None or flags else b"%d,%b" % (time_us, _encode(zone))
+        return None if time_us is None or flags else (time_us, zone)
 
 
 def _decoded(lines: list[bytes]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""What is made of one log line: the record that goes from the parsers in the container to the host.
+"""What is made of log lines: the record that goes from the parsers in the container to the host.
 
-Lines are sent in batches (`frames.Lines`), one JSON array a line, because a frame with named fields for each would cost
-more than the line itself.
+Lines are sent in batches (`frames.Lines`): a table of what was made of them, as one JSON line, and then their texts as
+they stand in the file, each with a newline. A record for each line would cost either side more than the line itself.
 """
 
 from enum import IntFlag
@@ -73,24 +73,29 @@ class Parsed(msgspec.Struct, gc=False):
     """Which of the `FIELD_READERS` reads them out of the line, where `fields` is None for that."""
 
 
-class LogLine(msgspec.Struct, array_like=True, gc=False):
-    """One line of a batch. It holds nothing that could hold it, so that the collector of garbage passes over it."""
+class LineTable(msgspec.Struct, array_like=True):
+    """What was made of the lines of a batch, column by column; their texts follow it.
 
-    raw: msgspec.Raw
-    """The line as JSON: an object that stands for itself, or else a string (the guest puts the text itself here)."""
-    start: int
-    """Offset of its first byte in the file (in what is compressed in it, where the file is compressed)."""
-    end: int
-    """Offset after its last byte, line end included."""
-    level: int | None = None
-    time_us: int | None = None
-    zone: str | None = None
-    message: str | None = None
-    fields: msgspec.Raw | None = None
-    """The fields as a JSON object; None: `raw` is the object; a string: the name of what reads them out of `raw`."""
-    flags: int = 0
-    length: int | None = None
-    """The true length in bytes of a line that was truncated."""
+    A column that holds one value holds it for all lines; otherwise it is as long as there are lines.
+    """
+
+    ends: list[int]
+    """Offsets after the lines' last bytes in the file, line ends included (in what is compressed in it, where the file
+    is compressed)."""
+    starts: list[int]
+    """Offsets of their first bytes; where it is one, the first line's: each other begins where the one before ends."""
+    levels: list[int | None]
+    times_us: list[int | None]
+    zones: list[str | None]
+    messages: list[str | msgspec.Raw | None]
+    """What the lines say; None: all of it. A text may have been encoded already."""
+    fields: list[msgspec.Raw]
+    """Of each a JSON object; or null: the text is the object; or a string: the name of what reads them out of it."""
+    flags: list[int]
+    lengths: list[int | None]
+    """True lengths in bytes of the lines that were truncated."""
+    sizes: list[int]
+    """How many bytes each text has; none: they end at their newlines."""
 
 
 class Block(msgspec.Struct):

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from aeolus_sandbox.guest.frames import Fault, Frame, FrameError, LineSplitter, encode_frame
-from aeolus_sandbox.guest.logs.batches import EncodedLines
+from aeolus_sandbox.guest.logs.batches import OutgoingLines
 from aeolus_sandbox.guest.logs.frames import (
     MAX_NOTICES,
     WINDOW_BYTES,
@@ -44,7 +44,8 @@ EXIT_MALFORMED: Final = 2
 EXIT_FAULT: Final = 4
 ROOT: Final = "/host"
 """Where the host's folders are mounted, each under its own path."""
-_READ_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 128 * 1024
+"""How much is read at once: some of it fit into what may be under way, so that guest and host work side by side."""
 _REACHED_EVERY_BYTES: Final = 4 * 1024 * 1024
 """How much of a file may be read without the host hearing of it where nothing is passed on."""
 _MOST_FILES: Final = 10_000
@@ -161,12 +162,12 @@ class LogTailer:
         position = files.position_of(block)
         if pipeline.held_from is not None and not self._goes_on(pipeline, block, position):
             self._flush_event(block.path)
-        encoded = pipeline.take(block)
+        outgoing = pipeline.take(block)
         self._positions[block.path] = position
         if pipeline.held_from is not None:
             self._fed[block.path] = time.monotonic()
-        self._send(block.path, encoded, _before(position, pipeline.held_from))
-        if not encoded.lines:
+        self._send(block.path, outgoing, _before(position, pipeline.held_from))
+        if not outgoing.texts:
             self._note_unsaid(block, _before(position, pipeline.held_from))
         return True
 
@@ -176,12 +177,12 @@ class LogTailer:
         is_same = (before.device, before.inode) == (position.device, position.inode)
         return is_same and pipeline.is_continued_by(block)
 
-    def _send(self, path: str, encoded: EncodedLines, position: FilePosition) -> None:
-        if not encoded.lines:
+    def _send(self, path: str, outgoing: OutgoingLines, position: FilePosition) -> None:
+        if not outgoing.texts:
             return
         self._unsaid_bytes[path] = 0
-        last = encoded.ends[-1]
-        for data, count, end in encoded.batches():
+        last = outgoing.ends[-1]
+        for data, count, end in outgoing.batches():
             at = position if end == last else msgspec.structs.replace(position, offset=end, done=False)
             head = encode_frame(
                 Lines(op=self._request.op, path=path, count=count, size=len(data), position=at)
@@ -266,7 +267,15 @@ class LogTailer:
             status = Path(self._root + path).stat()
         except OSError:  # the host sees that it is none of its folders
             return MountIdentity(path, 0, 0)
-        return MountIdentity(path, status.st_dev, status.st_ino)
+        return MountIdentity(
+            path,
+            status.st_dev,
+            status.st_ino,
+            mode=status.st_mode,
+            owner=status.st_uid,
+            group=status.st_gid,
+            changed_ns=status.st_ctime_ns,
+        )
 
     def _done(self, files: LogFiles) -> TailDone:
         counts = self._counts

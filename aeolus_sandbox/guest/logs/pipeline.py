@@ -4,29 +4,31 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from aeolus_sandbox.guest.logs.batches import EncodedLines
+from aeolus_sandbox.guest.logs.access_lane import AccessLane
+from aeolus_sandbox.guest.logs.batches import ITS_OWN_FIELDS, NO_FIELDS, READ_BY, OutgoingLines
 from aeolus_sandbox.guest.logs.fields import fields_of
 from aeolus_sandbox.guest.logs.formats import parser_for
-from aeolus_sandbox.guest.logs.formats.base import ParseContext
+from aeolus_sandbox.guest.logs.formats.auto import AutoLines
+from aeolus_sandbox.guest.logs.formats.base import LineParser, ParseContext
 from aeolus_sandbox.guest.logs.frames import Tail
 from aeolus_sandbox.guest.logs.joining import Joiner
-from aeolus_sandbox.guest.logs.json_lane import JsonLane, Usual
-from aeolus_sandbox.guest.logs.lines import Block, LineFlag, LogLine, Parsed
+from aeolus_sandbox.guest.logs.json_lane import JsonLane
+from aeolus_sandbox.guest.logs.lines import Block, LineFlag, Parsed
 from aeolus_sandbox.guest.logs.patterns import compile_pattern
 from aeolus_sandbox.guest.logs.selection import Selection
+from aeolus_sandbox.guest.logs.usual import Lane, UsualLines
 
 # As plain numbers: to combine members of an enumeration costs as much as to parse the line.
 _UNPARSED: Final = int(LineFlag.UNPARSED)
 _JOINED: Final = int(LineFlag.JOINED)
 _INVALID_UTF8: Final = int(LineFlag.INVALID_UTF8)
-_OPENING, _CLOSING = b"{}"
 _NOT_PARSED: Final = Parsed(flags=_UNPARSED)
-_NO_FIELDS: Final = msgspec.Raw(b"{}")
+_encode: Final = msgspec.json.Encoder().encode
 
 Parse = Callable[[str], Parsed | None]
 Event = tuple[bytes, int, int, int, int | None]
@@ -51,73 +53,86 @@ class FilePipeline:
 
     def __init__(self, request: Tail, selection: Selection, counts: Counts) -> None:
         self._context = ParseContext(zone=ZoneInfo(request.zone), zone_name=request.zone)
-        self._parse = parser_for(request.format, self._context).parse
-        self._lane = JsonLane(self._context) if _may_take_lane(request, selection) else None
+        parser = parser_for(request.format, self._context)
+        self._parse = parser.parse
+        self._lanes = _lanes(parser, request, self._context) if _may_take_lanes(request, selection) else []
         self._selection = selection
         self._counts = counts
         self._joining = None if request.join is None else _Joining(request)
         self._modified_s = 0.0
         self._end = 0
 
-    def take(self, block: Block) -> EncodedLines:
+    def take(self, block: Block) -> OutgoingLines:
         """Return what is to be sent of the events that are complete with this block."""
         if block.modified_s != self._modified_s:
             self._modified_s = block.modified_s
             self._context.reference = datetime.fromtimestamp(max(block.modified_s, 0.0), UTC)
         self._counts.read += len(block.lines)
         self._end = block.ends[-1] if block.ends else block.start
-        encoded = EncodedLines()
+        outgoing = OutgoingLines()
         usual = None
-        if self._lane is not None and block.lines and not block.flags and not block.lengths:
-            usual = self._lane.take(block.lines)
+        if block.lines and not block.flags and not block.lengths:
+            usual = next((taken for lane in self._lanes if (taken := lane.take(block.lines))), None)
         if usual is not None:
-            self._take_usual(block, usual, encoded)
+            self._take_usual(block, usual, outgoing)
         else:
             events = _events_of(block)
-            self._select(events if self._joining is None else self._joining.take(events), encoded)
-        return encoded
+            self._select(events if self._joining is None else self._joining.take(events), outgoing)
+        return outgoing
 
-    def _take_usual(self, block: Block, usual: list[Usual], encoded: EncodedLines) -> None:
+    def _take_usual(self, block: Block, usual: UsualLines, outgoing: OutgoingLines) -> None:
         """Take a block that has been through the fast lane; single lines of it go the usual way."""
-        start, least = block.start, self._selection.level
-        lines, ends = encoded.lines, encoded.ends
-        matched = dropped = 0
-        for data, end, found in zip(block.lines, block.ends, usual, strict=True):
-            if (
-                found is None or data[0] != _OPENING or data[-1] != _CLOSING
-            ):  # spaces around it are the line's too
-                self._select([(data, start, end, 0, None)], encoded)
-            elif least is not None and found[0] < least:
-                dropped += 1
-            else:
-                matched += 1
-                lines.append(b"[%b,%d,%d,%b]" % (data, start, end, found[1]))
-                ends.append(end)
-            start = end
-        self._counts.matched += matched
-        self._counts.dropped += dropped
+        starts, least, levels = [block.start, *block.ends[:-1]], self._selection.level, usual.levels
+        begun = 0
+        while begun < len(levels):
+            if levels[begun] is None:
+                line = (block.lines[begun], starts[begun], block.ends[begun], 0, None)
+                self._select([line], outgoing)
+                begun += 1
+                continue
+            try:
+                after = levels.index(None, begun)
+            except ValueError:
+                after = len(levels)
+            run = slice(begun, after)
+            chosen = None if least is None else [level >= least for level in levels[run]]  # type: ignore[operator]
+            matched = after - begun if chosen is None else sum(chosen)
+            self._counts.matched += matched
+            self._counts.dropped += after - begun - matched
+            outgoing.add_usual(
+                block.lines[run],
+                starts[run],
+                block.ends[run],
+                levels=levels[run],
+                times_us=usual.times_us[run],
+                zones=usual.zones[run],
+                messages=usual.messages[run],
+                fields=usual.fields,
+                chosen=chosen,
+            )
+            begun = after
 
     def is_continued_by(self, block: Block) -> bool:
         """Return whether a block begins where the last one ended; if not, what waits must be flushed before it."""
         return block.start == self._end
 
-    def flush(self) -> EncodedLines:
+    def flush(self) -> OutgoingLines:
         """Return what is to be sent of an event that waits for more lines: none come."""
-        encoded = EncodedLines()
+        outgoing = OutgoingLines()
         if self._joining is not None:
-            self._select(self._joining.flush(), encoded)
-        return encoded
+            self._select(self._joining.flush(), outgoing)
+        return outgoing
 
     @property
     def held_from(self) -> int | None:
         """Where an event starts that waits for more lines, or None: whoever goes on later must begin there."""
         return None if self._joining is None else self._joining.held_from
 
-    def _select(self, events: Iterable[Event], encoded: EncodedLines) -> None:
+    def _select(self, events: Iterable[Event], outgoing: OutgoingLines) -> None:
         """Add what is to be sent of these events: the loop that a line goes through, without a call too many."""
         selection, parse = self._selection, self._parse
         looks_at_text, looks_inside = selection.looks_at_text, selection.looks_inside
-        before, seen, unparsed = len(encoded.lines), 0, 0
+        before, seen, unparsed = len(outgoing.texts), 0, 0
         for data, start, end, flags, length in events:
             seen += 1
             if looks_at_text and not selection.takes_text(data):
@@ -134,29 +149,43 @@ class FilePipeline:
                 flags |= parsed.flags
             if looks_inside and not selection.takes(parsed, text):
                 continue
-            raw: Any = text
-            fields: Any = parsed.fields
-            if fields is None:
-                # Boundary: what stands for itself in a frame must be valid JSON whatever the file holds: the parser
-                # has decoded it, and it was UTF-8, or is now.
-                if parsed.is_object and text[0] == "{" and text[-1] == "}":
-                    raw = msgspec.Raw(text)
-                else:
-                    fields = parsed.reader or _NO_FIELDS
-            line = LogLine(
-                raw, start, end, parsed.level, parsed.time_us, parsed.zone, parsed.message, fields, flags
+            if parsed.fields is not None:
+                fields = msgspec.Raw(_encode(parsed.fields))
+            elif parsed.reader is not None:
+                fields = READ_BY[parsed.reader]
+            else:
+                is_object = parsed.is_object and text[0] == "{" and text[-1] == "}"
+                fields = ITS_OWN_FIELDS if is_object else NO_FIELDS
+            outgoing.add(
+                data,
+                start,
+                end,
+                parsed.level,
+                parsed.time_us,
+                parsed.zone,
+                parsed.message,
+                fields,
+                flags,
+                length,
             )
-            if length is not None:
-                line.length = length
-            encoded.add(line)
-        matched = len(encoded.lines) - before
+        matched = len(outgoing.texts) - before
         self._counts.dropped += seen - matched
         self._counts.unparsed += unparsed
         self._counts.matched += matched
 
 
-def _may_take_lane(request: Tail, selection: Selection) -> bool:
-    return request.join is None and request.format in {"auto", "json"} and selection.looks_at_levels_alone
+def _may_take_lanes(request: Tail, selection: Selection) -> bool:
+    return request.join is None and selection.looks_at_levels_alone
+
+
+def _lanes(parser: LineParser, request: Tail, context: ParseContext) -> list[Lane]:
+    if isinstance(parser, AutoLines):
+        # A line that follows one of another format is first taken for one like that.
+        shapes = ("combined", "clf")
+        return [JsonLane(context), AccessLane(context, shapes, is_open=lambda: parser.format == "access")]
+    if request.format == "json":
+        return [JsonLane(context)]
+    return [AccessLane(context, (request.format,))] if request.format in {"clf", "combined"} else []
 
 
 class _Joining:

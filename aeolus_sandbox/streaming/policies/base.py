@@ -18,6 +18,8 @@ from aeolus_sandbox.streaming.text_model import TextModel
 
 M = TypeVar("M", bound=BaseModel)
 
+_PART_CHUNKS = 64
+"""How many chunks of a batch a reader takes at once."""
 _CHARACTERS_PER_TOKEN = 4
 """A usual rule of thumb for English text and code; an estimate, not a tokenizer."""
 
@@ -147,7 +149,10 @@ class Cursor(Generic[C]):
         self._batch: Sequence[C] = ()
         self._batch_index = 0
         self._batch_record: Record | None = None
-        self._last_place = 0
+        self._part: Sequence[C] = ()
+        """Some chunks of the batch; asked for together, because a batch may make them only then."""
+        self._part_index = 0
+        self._ready_before = 0
         self._evictions = 0
         self.chunks_dropped = 0
         self.bytes_dropped = 0
@@ -166,11 +171,11 @@ class Cursor(Generic[C]):
 
     def ready(self) -> C | None:
         """Return the next chunk where it is one inside a batch that has been taken apart; else None, and `take` knows."""
-        place = self.index - self._batch_index
         # The last of a batch takes the long way, which lets go of the batch; so does what comes after a gap.
-        if place >= self._last_place or self._has_skipped or self._evictions != self._spool.evictions:
+        if self.index >= self._ready_before or self._has_skipped or self._evictions != self._spool.evictions:
             return None
-        chunk = self._batch[place]
+        at = self.index - self._part_index
+        chunk = self._part[at] if at < len(self._part) else self._next_part()
         self._read_to = chunk.span[1]
         self.index += 1
         if self._spool.awaits_room:
@@ -208,18 +213,24 @@ class Cursor(Generic[C]):
             raise
         if not batch or self.index != index:
             return None
-        self._batch, self._batch_index, self._batch_record = batch, record.index, record
-        self._last_place = len(batch) - 1
+        self._batch, self._batch_index, self._batch_record, self._part = batch, record.index, record, ()
+        self._ready_before = record.index + len(batch) - 1
         return self._taken_from_batch(index - record.index)
 
+    def _next_part(self) -> C:
+        place = self.index - self._batch_index
+        self._part, self._part_index = self._batch[place : place + _PART_CHUNKS], self.index
+        return self._part[0]
+
     def _taken_from_batch(self, place: int) -> C:
-        chunk = self._batch[place]
+        at = self.index - self._part_index
+        chunk = self._part[at] if 0 <= at < len(self._part) else self._next_part()
         self._note_taken(chunk, chunk.span.start, chunk.span.end)
         if place == len(self._batch) - 1:
             assert self._batch_record is not None
             self._read_to = self._batch_record.end
             self._spool.note_read(self._batch_record)
-            self._batch, self._batch_record, self._last_place = (), None, 0
+            self._batch, self._batch_record, self._part, self._ready_before = (), None, (), 0
         return chunk
 
     def _note_taken(self, chunk: C, start: int, end: int) -> None:

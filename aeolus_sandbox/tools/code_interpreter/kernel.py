@@ -16,6 +16,7 @@ from aeolus_sandbox.guest import frames
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.streaming.sandbox import Process
+from aeolus_sandbox.streaming.tool import IsolationMode
 from aeolus_sandbox.tools.code_interpreter import replies
 
 BOOT_TIMEOUT_S: Final = 60.0
@@ -39,9 +40,12 @@ class Kernel:
         profile: SandboxProfile,
         limits: Limits,
         *,
+        isolation: IsolationMode = IsolationMode.CONTAINER,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self.profile = profile
+        self.isolation = isolation
+        """What its container was started with."""
         self.limits = limits
         """The limits of the container, which all sessions share that use it."""
         self._process = process

@@ -8,8 +8,9 @@ from typing import ClassVar, Final
 from aeolus_sandbox.capabilities import CapabilityKind
 from aeolus_sandbox.engine.packages import derives_from
 from aeolus_sandbox.errors import ConfigurationError
+from aeolus_sandbox.guest import frames
 from aeolus_sandbox.limits import Limits
-from aeolus_sandbox.profiles import SandboxProfile
+from aeolus_sandbox.profiles import SandboxProfile, WarmStart
 from aeolus_sandbox.streaming.policies import Policy, Window
 from aeolus_sandbox.streaming.tool import (
     CancelToken,
@@ -18,6 +19,7 @@ from aeolus_sandbox.streaming.tool import (
     StreamingTool,
     StreamingToolHandle,
     ToolContext,
+    in_container,
 )
 from aeolus_sandbox.tools.code_interpreter.analysis import CodeFinding, CodePolicy, enforce
 from aeolus_sandbox.tools.code_interpreter.cell import Cell
@@ -36,6 +38,9 @@ from aeolus_sandbox.tools.files import check_files
 
 _CONTAINER_LIMITS: Final = ("memory_bytes", "cpus", "pids", "disk_bytes", "tmp_bytes", "open_files")
 """Limits that a container has from its start; the others are each call's own."""
+# Operation 0 is nobody's: a kernel counts its own from 1, so that no answer can be taken for one of theirs.
+_ASK: Final = frames.encode_frame(frames.Ping(op=0))
+_ANSWER: Final = frames.encode_frame(frames.Done(op=0, status="ok"))
 
 
 class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeResult]):
@@ -51,16 +56,27 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
     OutputChunk = CodeChunk
     Final = CodeResult
     policy: Policy = Window(max_chunks=100)
-    isolation = IsolationMode.CONTAINER
+    isolation: IsolationMode = IsolationMode.CONTAINER
     required_capability = CapabilityKind.RUN_CODE
 
-    def __init__(self, *, image: str | None = None, code_policy: CodePolicy = CodePolicy.WARN) -> None:
+    def __init__(
+        self,
+        *,
+        image: str | None = None,
+        code_policy: CodePolicy = CodePolicy.WARN,
+        isolation: IsolationMode = IsolationMode.CONTAINER,
+    ) -> None:
         """Configure the tool.
 
         Args:
             image: An image with the kernel host inside to use for every language; None: the language's own.
             code_policy: What to do with code that looks dangerous.
+            isolation: Which operating system's kernel its containers run on.
+
+        Raises:
+            ConfigurationError: The isolation knows no containers.
         """
+        self.isolation = in_container(isolation, self.name)
         self.image = image
         self.code_policy = code_policy
 
@@ -96,6 +112,10 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         # Boundary: the build that packages need has network, unlike all that runs afterwards.
         more = (CapabilityKind.INSTALL_PACKAGES,) if tool_input.packages else ()
         return (*super().requires(tool_input), *more)
+
+    def profile(self, tool_input: CodeInterpreterInput) -> SandboxProfile | None:
+        """Return in what container the code runs; None where packages make an image of their own."""
+        return None if tool_input.packages else self._profile(language_named(tool_input.language))
 
     async def _begin(
         self,
@@ -141,13 +161,15 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
                 return kernel, op
 
     def _profile(self, language: Language) -> SandboxProfile:
-        return SandboxProfile(image=self.image or language.image, argv=("aeolus-kernel-host", language.name))
+        argv = ("aeolus-kernel-host", language.name)
+        warm = WarmStart(argv=(*argv, "--warm"), ask=_ASK, answer=_ANSWER)
+        return SandboxProfile(image=self.image or language.image, argv=argv, warm=warm)
 
     async def _kernel(
         self, profile: SandboxProfile, tool_input: CodeInterpreterInput, context: ToolContext
     ) -> Kernel:
         async def boot(within: ToolContext) -> Kernel:
-            kernel = Kernel(await within.run(profile), profile, within.limits)
+            kernel = Kernel(await within.run(profile), profile, within.limits, isolation=self.isolation)
             await kernel.wait_ready()
             return kernel
 
@@ -157,7 +179,7 @@ class CodeInterpreterTool(StreamingTool[CodeInterpreterInput, CodeChunk, CodeRes
         assert isinstance(kept, Kernel)
         if not tool_input.packages and derives_from(kept.profile.image, profile.image):
             profile = kept.profile
-        _check_suits(kept, profile, context.limits, tool_input.session_id)
+        _check_suits(kept, profile, self.isolation, context.limits, tool_input.session_id)
         return kept
 
 
@@ -179,8 +201,17 @@ async def _result(cell: Cell, kernel: Kernel, workspace: KernelFiles) -> CodeRes
     return result.model_copy(update=update)
 
 
-def _check_suits(kernel: Kernel, profile: SandboxProfile, limits: Limits, session_id: str) -> None:
+def _check_suits(
+    kernel: Kernel, profile: SandboxProfile, isolation: IsolationMode, limits: Limits, session_id: str
+) -> None:
     """Refuse to pass off a kernel that is kept already as one that was asked for otherwise."""
+    # Boundary: a session that began on the host's kernel is not one of gVisor's because it is asked for as one.
+    if kernel.isolation is not isolation:
+        msg = (
+            f"session_id {session_id!r} names a kernel whose isolation is {kernel.isolation.value}, and not "
+            f"{isolation.value}: use another session_id"
+        )
+        raise ConfigurationError(msg)
     if kernel.profile != profile:
         msg = (
             f"session_id {session_id!r} names a kernel of image {kernel.profile.image!r} ({kernel.profile.argv}), "

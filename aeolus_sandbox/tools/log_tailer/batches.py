@@ -1,14 +1,14 @@
 """How log lines lie in the spool: batches as the guest sends them, and chunk by chunk what stands alone.
 
-A batch is one line of our own (the file, and the number of its first chunk), and then the guest's lines as they came:
-they are not written anew, and are looked at once, when the batch is taken apart for a few microseconds a line.
+A batch is one line of our own (the file, and the number of its first chunk), and then the guest's table and texts as
+they came: they are not written anew, and are looked at once, when the batch is taken apart for a few microseconds a line.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import Final, overload
+from functools import cache, partial
+from itertools import accumulate, count, repeat
+from typing import Final, TypeVar, overload
 
 import msgspec
 
@@ -21,7 +21,9 @@ from aeolus_sandbox.tools.log_tailer import replies
 from aeolus_sandbox.tools.log_tailer.chunks import LogChunk, LogFlag
 from aeolus_sandbox.tools.log_tailer.fields import LogFields
 from aeolus_sandbox.tools.log_tailer.models import LogLevel
-from aeolus_sandbox.tools.log_tailer.replies import EPOCH, NULL, Line
+from aeolus_sandbox.tools.log_tailer.replies import EPOCH, LineTable
+
+T = TypeVar("T")
 
 _ALONE: Final = 0
 _BATCH: Final = 1
@@ -31,11 +33,9 @@ _SELF: Final = b"null"
 _READERS: Final = {f'"{name}"'.encode(): name for name in FIELD_READERS}
 _EXACT_US: Final = 2**52
 _from_seconds: Final = datetime.fromtimestamp
-_NEWLINE: Final = re.compile(rb"\n")
 _make: Final = LogChunk.trusted_maker()
 
-_decode_text: Final = msgspec.json.Decoder(str).decode
-_new_tuple: Final = tuple.__new__
+_span_of: Final = partial(tuple.__new__, Span)
 _line_encoder: Final = msgspec.json.Encoder()
 
 
@@ -91,92 +91,146 @@ class LogCodec:
 
 
 class LogBatch(Sequence[LogChunk]):
-    """The chunks of a batch, each made when it is asked for.
+    """The chunks of a batch, made when they are asked for, best some dozens at once.
 
-    Were they made at once, the collector of garbage would look through thousands of objects again and again, which
+    Were they all made at once, the collector of garbage would look through thousands of objects again and again, which
     costs as much as making them.
     """
 
     def __init__(self, payload: bytes, start: int) -> None:
         head_end = payload.index(b"\n") + 1
         head = _head_decoder.decode(payload[:head_end])
+        table_end = payload.find(b"\n", head_end) + 1 or len(payload)
+        self._table = table = replies.decode_table(payload[head_end:table_end])
         self._file, self._first = head.file, head.first
-        self._lines = _decoded(payload[head_end:])
-        self._start = start
-        self._ends = [start + newline.end() for newline in _NEWLINE.finditer(payload, head_end - 1)]
-        self._last_us: int | None = None
-        self._moment: datetime | None = None
+        self._texts, sizes = _texts(payload[table_end:], table)
+        ends = list(accumulate(sizes, initial=start + table_end))
+        self._spans = list(map(_span_of, zip([start, *ends[1:-1]], ends[1:], strict=True)))
+        self._seconds = _exact_seconds(table.times_us)
+        self._starts = table.starts
+        if len(table.starts) < len(table.ends):
+            self._starts = [table.starts[0], *table.ends[:-1]]
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._texts)
 
     @overload
     def __getitem__(self, place: int) -> LogChunk: ...
     @overload
     def __getitem__(self, place: slice) -> list[LogChunk]: ...
     def __getitem__(self, place: int | slice) -> LogChunk | list[LogChunk]:
-        """Make the chunk, without a call too many: this is what every line costs the host."""
         if isinstance(place, slice):
-            return [self[each] for each in range(len(self))[place]]
-        line = self._lines[place]
-        text, fields, message, flags = (
-            str(line.raw, "utf-8", "replace"),
-            line.fields,
-            line.message,
-            line.flags,
+            return self._made(place)
+        at = range(len(self))[place]
+        return self._made(slice(at, at + 1))[0]
+
+    def _made(self, part: slice) -> list[LogChunk]:
+        """Make some chunks, without a call too many: this is what every line costs the host."""
+        table, file, texts = self._table, self._file, self._texts[part]
+        first, _, step = part.indices(len(self))
+        seconds = self._seconds
+        # The quick way to a moment, and the one that is right for all.
+        moments = (
+            map(_from_seconds, seconds[part], repeat(UTC)) if seconds else _moments(table.times_us, part)
         )
-        if text[0] == '"':
-            text = _unquoted(text)
-        time_us = line.time_us
-        if time_us != self._last_us:
-            self._last_us, self._moment = time_us, None if time_us is None else _moment(time_us)
-        begin = self._ends[place] if place else self._start
-        return _make(
-            {
-                "span": _new_tuple(Span, (begin, self._ends[place + 1])),
-                "dropped_bytes": 0,
-                "raw": text,
-                "message": text if message is None else message,
-                "level": _LEVELS[line.level],
-                "timestamp": self._moment,
-                "zone": line.zone,
-                "fields": LogFields(text) if fields is NULL else _fields(text, bytes(fields)),
-                "file": self._file,
-                "offset": line.start,
-                "end_offset": line.end,
-                "sequence": self._first + place,
-                "flags": _flags(flags) if flags else (),
-                "length": line.length,
-                "notice": None,
-            }
-        )
+        return [
+            _make(
+                {
+                    "span": span,
+                    "dropped_bytes": 0,
+                    "raw": text,
+                    "message": text if message is None else message,
+                    "level": _LEVELS[level],
+                    "timestamp": moment,
+                    "zone": zone,
+                    "fields": fields,
+                    "file": file,
+                    "offset": start,
+                    "end_offset": end,
+                    "sequence": sequence,
+                    "flags": _flags(flags) if flags else (),
+                    "length": length,
+                    "notice": None,
+                }
+            )
+            for sequence, text, span, start, end, message, level, moment, zone, fields, flags, length in zip(
+                count(self._first + first, step),
+                texts,
+                self._spans[part],
+                self._starts[part],
+                table.ends[part],
+                _column(table.messages, part),
+                _column(table.levels, part),
+                moments,
+                _column(table.zones, part),
+                _fields(texts, table.fields, part),
+                _column(table.flags, part),
+                _column(table.lengths, part),
+            )
+        ]
 
 
-def _unquoted(text: str) -> str:
-    try:
-        return _decode_text(text)
-    except msgspec.MsgspecError:  # no guest of ours sends it
-        return text
+def _texts(data: bytes, table: LineTable) -> tuple[list[str], list[int]]:
+    """Return the texts of the lines, and how many bytes each is with its newline.
 
-
-def _decoded(payload: bytes) -> list[Line]:
-    lines = replies.decode_lines(payload)
-    if len(lines) != payload.count(b"\n"):
+    Raises:
+        FrameError: They are not as many, or not as long, as the table says.
+    """
+    if table.sizes:
+        sizes = [size + 1 for size in table.sizes]
+        ends = list(accumulate(sizes))
+        pieces = [data[end - size : end - 1] for size, end in zip(sizes, ends, strict=True)]
+        is_whole = ends[-1] == len(data)
+        texts = [piece.decode("utf-8", "replace") for piece in pieces]
+    else:
+        # One after the other they come to the same: a newline ends whatever character was cut off before it.
+        texts = data.decode("utf-8", "replace").split("\n")
+        is_whole = not texts.pop() and len(texts) == len(table.ends)
+        lines: list[str] | list[bytes] = texts if data.isascii() else data.split(b"\n")[:-1]
+        sizes = [len(line) + 1 for line in lines]
+    if not is_whole:
         raise FrameError("lines that are no lines")  # noqa: EM101
-    return lines
+    return texts, sizes
 
 
-def _moment(time_us: int) -> datetime:
-    """Return the moment of so many microseconds since 1970; where a float holds them exactly, the quick way."""
-    if 0 <= time_us < _EXACT_US:
-        return _from_seconds(time_us / 1_000_000, UTC)
-    return EPOCH + timedelta(0, 0, time_us)
+def _column(values: list[T], part: slice) -> Iterable[T]:
+    """Return a part of a column, in which one value stands for all."""
+    return values[part] if len(values) > 1 else repeat(values[0])
 
 
-def _fields(text: str, fields: bytes) -> LogFields:
-    if fields == _SELF:
+def _moments(times_us: list[int | None], part: slice) -> Iterable[datetime | None]:
+    return map(_moment, times_us[part]) if len(times_us) > 1 else repeat(_moment(times_us[0]))
+
+
+def _exact_seconds(times_us: list[int | None]) -> list[float] | None:
+    """Return times in seconds, where floats hold all of them to the microsecond."""
+    known = [time_us for time_us in times_us if time_us is not None]
+    is_exact = len(known) == len(times_us) > 1 and min(known) >= 0 and max(known) < _EXACT_US
+    return [time_us / 1_000_000 for time_us in known] if is_exact else None
+
+
+def _moment(time_us: int | None) -> datetime | None:
+    return None if time_us is None else EPOCH + timedelta(0, 0, time_us)
+
+
+def _fields(texts: list[str], fields: list[msgspec.Raw], part: slice) -> Iterable[LogFields]:
+    if len(fields) > 1:
+        return map(_fields_of, texts, fields[part])
+    told = bytes(fields[0])
+    if told == _SELF:
+        return map(LogFields, texts)
+    return (
+        map(LogFields, texts, repeat(_READERS[told]))
+        if told in _READERS
+        else [LogFields(told) for _ in texts]
+    )
+
+
+def _fields_of(text: str, fields: msgspec.Raw) -> LogFields:
+    told = bytes(fields)
+    if told == _SELF:
         return LogFields(text)
-    return LogFields(text, _READERS[fields]) if fields in _READERS else LogFields(fields)
+    return LogFields(text, _READERS[told]) if told in _READERS else LogFields(told)
 
 
 @cache

@@ -16,7 +16,7 @@ _decoder: Final = msgspec.json.Decoder()
 class LogFields(Mapping[str, Any]):
     """The fields, by name; most readers look at few lines' fields, and taking them apart costs more than the line."""
 
-    __slots__ = ("_data", "_read", "_reader")
+    __slots__ = ("_data", "_reader")
 
     def __init__(self, data: bytes | str = "{}", reader: str | None = None) -> None:
         """Take what holds the fields.
@@ -25,15 +25,14 @@ class LogFields(Mapping[str, Any]):
             data: A JSON object, or a line that a reader reads; what is none has no fields.
             reader: One of the `FIELD_READERS`; None: it is JSON.
         """
-        self._data = data
+        self._data: bytes | str | dict[str, Any] = data
         self._reader = reader
-        self._read: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """Return these fields."""
         made = cls()
-        made._read = dict(fields)
+        made._data = dict(fields)
         return made
 
     def mapped(self, change: Callable[[str], str]) -> "LogFields":
@@ -59,9 +58,9 @@ class LogFields(Mapping[str, Any]):
         return f"LogFields({self._fields()!r})"
 
     def _fields(self) -> dict[str, Any]:
-        if self._read is None:
-            self._read = _read(self._data, self._reader)
-        return self._read
+        if not isinstance(self._data, dict):
+            self._data = _read(self._data, self._reader)
+        return self._data
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -30,6 +30,39 @@ class PinnedFolder:
         self._closing = weakref.finalize(self, os.close, self._descriptor)
         status = os.fstat(self._descriptor)
         self.identity = (status.st_dev, status.st_ino)
+        self._changed_ns = status.st_ctime_ns
+
+    def is_shown_as(self, seen: MountIdentity, *, by_number: bool) -> bool:
+        """Return whether what the guest sees is this folder.
+
+        Args:
+            seen: What the guest says of it.
+            by_number: Whether the guest's kernel has the host's devices and inodes.
+        """
+        if by_number:
+            return (seen.device, seen.inode) == self.identity
+        # Boundary: gVisor numbers devices and inodes itself. What it passes on is the time of the last change, to the
+        # nanosecond, which nobody can set: it must be that of the folder that was checked, or lie in the moment since,
+        # where that one was changed in it. Owner and permissions must be the same, and the name must still lead here.
+        # What is left: another folder of the same owner and permissions that was changed within that very moment.
+        now = os.fstat(self._descriptor)
+        has_same_owner = (seen.mode, seen.owner, seen.group) == (now.st_mode, now.st_uid, now.st_gid)
+        return (
+            has_same_owner
+            and self._changed_ns <= seen.changed_ns <= now.st_ctime_ns
+            and self._is_at_its_name()
+        )
+
+    def _is_at_its_name(self) -> bool:
+        try:
+            descriptor = _opened(self.path)
+        except OSError:
+            return False
+        try:
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        return (status.st_dev, status.st_ino) == self.identity
 
     @property
     def mount_id(self) -> str | None:
@@ -61,16 +94,17 @@ class LogFolders:
         """How they are mounted."""
         return tuple(Mount(source=path, target=f"{MOUNT_ROOT}{path}") for path in self.paths)
 
-    def check_opened(self, seen: Iterable[MountIdentity]) -> None:
-        """Check that the guest sees the very folders that were checked.
+    def check_opened(self, seen: Iterable[MountIdentity], *, by_number: bool = True) -> None:
+        """Check that the guest sees the very folders that were checked; see `PinnedFolder.is_shown_as`.
 
         Raises:
             LogPathRefused: A folder was replaced after the check.
         """
         # Boundary: the engine mounts by name, and a name can lead elsewhere by then.
-        found = {mount.path: (mount.device, mount.inode) for mount in seen}
+        found = {mount.path: mount for mount in seen}
         for folder in self._folders:
-            if found.get(folder.path) != folder.identity:
+            mount = found.get(folder.path)
+            if mount is None or not folder.is_shown_as(mount, by_number=by_number):
                 msg = f"{folder.path!r} was replaced after it was checked, or the container does not see it as it is"
                 raise LogPathRefused(msg)
 

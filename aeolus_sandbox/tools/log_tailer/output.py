@@ -40,6 +40,7 @@ class GuestOutput:
         """Take so many bytes; None: they are not all there."""
         if len(self._held) < size:
             return None
-        block = bytes(self._held[:size])
+        with memoryview(self._held) as held:
+            block = bytes(held[:size])
         del self._held[:size]
         return block

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NULL: Final = msgspec.Raw(b"null")
-"""The fields of a line that is its own object, where the guest leaves them out."""
+"""The fields of a line that is its own object."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 MAX_FLAGS: Final = 2 * max(LineFlag) - 1
 MAX_FILES: Final = 100_000
@@ -54,6 +54,10 @@ class MountIdentity(msgspec.Struct, frozen=True):
     path: PathText
     device: int
     inode: int
+    mode: int = 0
+    owner: int = 0
+    group: int = 0
+    changed_ns: int = 0
 
 
 class TailOpened(Frame, tag="tail_opened", frozen=True):
@@ -64,7 +68,7 @@ class TailOpened(Frame, tag="tail_opened", frozen=True):
 
 
 class Lines(Frame, tag="lines", frozen=True):
-    """A batch of one file; as many lines follow."""
+    """A batch of one file; see `frames.Lines`."""
 
     op: Op
     path: PathText
@@ -115,24 +119,46 @@ class Fault(Frame, tag="fault", frozen=True):
 LogReply = TailOpened | Lines | Reached | Notice | TailDone | Fault
 
 
-class Line(msgspec.Struct, array_like=True, gc=False):
-    """One line of a batch; see `lines.LogLine`. It holds nothing that could hold it."""
+Level = Annotated[int, msgspec.Meta(ge=0, lt=len(LEVELS))]
+Zone = Annotated[str, msgspec.Meta(max_length=64)]
+Message = Annotated[str, msgspec.Meta(max_length=4 * MAX_LINE_BYTES)]
+Flags = Annotated[int, msgspec.Meta(ge=0, le=MAX_FLAGS)]
+_PER_LINE: Final = msgspec.Meta(min_length=1, max_length=MAX_BATCH_LINES)
 
-    raw: msgspec.Raw
-    start: Count
-    end: Count
-    level: Annotated[int, msgspec.Meta(ge=0, lt=len(LEVELS))] | None = None
-    time_us: TimeUs | None = None
-    zone: Annotated[str, msgspec.Meta(max_length=64)] | None = None
-    message: Annotated[str, msgspec.Meta(max_length=4 * MAX_LINE_BYTES)] | None = None
-    fields: msgspec.Raw = NULL
-    """An object, or `null` (a `Raw` that may be None would let msgspec take nothing but `null`)."""
-    flags: Annotated[int, msgspec.Meta(ge=0, le=MAX_FLAGS)] = 0
-    length: Count | None = None
+
+class LineTable(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What was made of the lines of a batch, column by column; see `lines.LineTable`."""
+
+    ends: Annotated[list[Count], _PER_LINE]
+    starts: Annotated[list[Count], _PER_LINE]
+    levels: Annotated[list[Level | None], _PER_LINE]
+    times_us: Annotated[list[TimeUs | None], _PER_LINE]
+    zones: Annotated[list[Zone | None], _PER_LINE]
+    messages: Annotated[list[Message | None], _PER_LINE]
+    fields: Annotated[list[msgspec.Raw], _PER_LINE]
+    flags: Annotated[list[Flags], _PER_LINE]
+    lengths: Annotated[list[Count | None], _PER_LINE]
+    sizes: Annotated[list[Count], msgspec.Meta(max_length=MAX_BATCH_LINES)]
+
+    def check(self) -> None:
+        """Check that every column is of one value or of one for each line.
+
+        Raises:
+            FrameError: One is not.
+        """
+        columns = (
+            *(self.starts, self.levels, self.times_us, self.zones, self.messages, self.fields, self.flags),
+            *(self.lengths, self.sizes or self.ends),
+        )
+        may_be = {1, len(self.ends)}
+        if not may_be.issuperset({len(column) for column in columns}) or (
+            self.sizes and len(self.sizes) != len(self.ends)
+        ):
+            raise FrameError("columns of different lengths")  # noqa: EM101
 
 
 _reply_decoder: msgspec.json.Decoder[LogReply] = msgspec.json.Decoder(LogReply)
-_lines_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_table_decoder: msgspec.json.Decoder[LineTable] = msgspec.json.Decoder(LineTable)
 
 
 def decode_log_reply(line: bytes) -> LogReply:
@@ -144,13 +170,15 @@ def decode_log_reply(line: bytes) -> LogReply:
     return _checked(_reply_decoder.decode, line)
 
 
-def decode_lines(payload: bytes) -> list[Line]:
-    """Return the lines of a batch.
+def decode_table(line: bytes) -> LineTable:
+    """Return the table of a batch.
 
     Raises:
-        FrameError: One is not a line.
+        FrameError: It is none.
     """
-    return _checked(_lines_decoder.decode_lines, payload)
+    table = _checked(_table_decoder.decode, line)
+    table.check()
+    return table
 
 
 def _checked(decode: Callable[[bytes], T], data: bytes) -> T:

@@ -53,8 +53,10 @@ class Tailer:
         self._exit: ExitStatus | None = None
         self._ended = asyncio.Event()
 
-    async def open(self, request: frames.Tail, folders: LogFolders) -> None:
+    async def open(self, request: frames.Tail, folders: LogFolders, *, by_number: bool = True) -> None:
         """Send the request, and wait until the guest has its folders, which must be those that were checked.
+
+        `by_number` says whether the guest's kernel has the host's devices and inodes.
 
         Raises:
             LogPathRefused: A folder was replaced after the check; the container has been stopped.
@@ -72,7 +74,8 @@ class Tailer:
         if not isinstance(opened, replies.TailOpened):
             raise _broken(FrameError("it begins with another frame than `tail_opened`"))
         try:
-            folders.check_opened(opened.mounts)
+            # In a thread: it may look at the folders again.
+            await asyncio.to_thread(folders.check_opened, opened.mounts, by_number=by_number)
         except PermissionError:
             await self._process.stop(Stop(reason="killed"))
             raise

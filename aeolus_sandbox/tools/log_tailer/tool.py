@@ -19,6 +19,7 @@ from aeolus_sandbox.streaming.tool import (
     StreamingTool,
     StreamingToolHandle,
     ToolContext,
+    in_container,
 )
 from aeolus_sandbox.tools.log_tailer.batches import LogCodec
 from aeolus_sandbox.tools.log_tailer.chunks import LogChunk
@@ -50,16 +51,21 @@ class LogTailerTool(StreamingTool[LogTailerInput, LogChunk, LogResult]):
     OutputChunk = LogChunk
     Final = LogResult
     policy: Policy = Window(max_chunks=200, wait_for_reader=True)
-    isolation = IsolationMode.CONTAINER
+    isolation: IsolationMode = IsolationMode.CONTAINER
     idempotent = True
     required_capability = CapabilityKind.READ_LOGS
 
-    def __init__(self, *, image: str = IMAGE) -> None:
+    def __init__(self, *, image: str = IMAGE, isolation: IsolationMode = IsolationMode.CONTAINER) -> None:
         """Configure the tool.
 
         Args:
             image: A name of our images, or any image on the engine, with the log tailer's program inside.
+            isolation: Which kernel its containers run on.
+
+        Raises:
+            ConfigurationError: The isolation knows no containers.
         """
+        self.isolation = in_container(isolation, self.name)
         self.image = image
 
     @property
@@ -98,7 +104,10 @@ class LogTailerTool(StreamingTool[LogTailerInput, LogChunk, LogResult]):
                 )
             )
             tailer = Tailer(process, start=start)
-            await tailer.open(_request(tool_input, found, start), found.folders)
+            # gVisor has numbers of its own for the host's files, and does not hear of what happens to them.
+            shares_kernel = self.isolation is not IsolationMode.GVISOR
+            request = _request(tool_input, found, start, hears_changes=shares_kernel)
+            await tailer.open(request, found.folders, by_number=shares_kernel)
         finally:
             found.folders.close()
         return StreamingToolHandle(
@@ -146,7 +155,9 @@ def _group_number(group: str | int) -> int:
         raise ConfigurationError(msg) from error
 
 
-def _request(tool_input: LogTailerInput, found: LogPaths, start: LogCursor) -> frames.Tail:
+def _request(
+    tool_input: LogTailerInput, found: LogPaths, start: LogCursor, *, hears_changes: bool
+) -> frames.Tail:
     wanted = tool_input.filter
     now = datetime.now(UTC)
     return frames.Tail(
@@ -167,7 +178,7 @@ def _request(tool_input: LogTailerInput, found: LogPaths, start: LogCursor) -> f
         join=_join(tool_input.multiline),
         zone=tool_input.timezone,
         max_line_bytes=tool_input.max_line_bytes,
-        uses_events=tool_input.watch == "auto",
+        uses_events=hears_changes and tool_input.watch == "auto",
     )
 
 

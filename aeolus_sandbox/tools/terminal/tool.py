@@ -23,6 +23,7 @@ from aeolus_sandbox.streaming.tool import (
     StreamingTool,
     StreamingToolHandle,
     ToolContext,
+    in_container,
 )
 from aeolus_sandbox.tools.files import check_files
 from aeolus_sandbox.tools.terminal.command_check import CommandPolicy, Finding, enforce
@@ -47,16 +48,27 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
     OutputChunk = TerminalChunk
     Final = TerminalResult
     policy: Policy = Window(max_chunks=200)
-    isolation = IsolationMode.CONTAINER
+    isolation: IsolationMode = IsolationMode.CONTAINER
     required_capability = CapabilityKind.RUN_COMMANDS
 
-    def __init__(self, *, image: str = "shell", command_policy: CommandPolicy = CommandPolicy.DENY) -> None:
+    def __init__(
+        self,
+        *,
+        image: str = "shell",
+        command_policy: CommandPolicy = CommandPolicy.DENY,
+        isolation: IsolationMode = IsolationMode.CONTAINER,
+    ) -> None:
         """Configure the tool.
 
         Args:
             image: A name of our images, or any image on the engine.
             command_policy: What happens to commands that look dangerous. It is advice: the container is the boundary.
+            isolation: Which kernel its containers run on.
+
+        Raises:
+            ConfigurationError: The isolation knows no containers.
         """
+        self.isolation = in_container(isolation, self.name)
         self.image = image
         self.command_policy = command_policy
 
@@ -73,7 +85,7 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
             enforce, tool_input.command, self.command_policy, cwd=tool_input.cwd or WORKSPACE
         )
         files = await asyncio.to_thread(check_files, tool_input.files, max_bytes=context.limits.disk_bytes)
-        sandbox = await context.park(SandboxProfile(image=self.image, tty=tool_input.tty))
+        sandbox = await context.park(self.profile(tool_input))
         process = await sandbox.exec(
             tool_input.argv,
             env=tool_input.env,
@@ -94,6 +106,10 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
             stdin=_Stdin(process),
             cancel=CancelToken(process.stop),
         )
+
+    def profile(self, tool_input: TerminalInput) -> SandboxProfile:
+        """Return the container of a command; see `StreamingTool.profile`."""
+        return SandboxProfile(image=self.image, tty=tool_input.tty)
 
     def codec(self) -> TerminalCodec:
         """Return the codec of raw output."""

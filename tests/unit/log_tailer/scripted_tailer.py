@@ -4,13 +4,11 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from aeolus_sandbox import ExitStatus, SandboxProfile, SessionClosed, Stop
 from aeolus_sandbox.capabilities import NO_LOGS, ReadLogs
 from aeolus_sandbox.guest.frames import encode_frame
 from aeolus_sandbox.guest.logs import frames
-from aeolus_sandbox.guest.logs.lines import LogLine
+from aeolus_sandbox.guest.logs.batches import OutgoingLines
 from aeolus_sandbox.limits import Limits
 from tests.unit.scripted_guest import ScriptedProcess
 
@@ -44,19 +42,11 @@ class ScriptedTailer(ScriptedProcess):
     def say_lines(self, file: str, *texts: str, position: frames.FilePosition | None = None) -> int:
         """Send a batch of lines of ten bytes each; return how many bytes it is."""
         at = position or frames.FilePosition(path=file, device=1, inode=1, offset=10 * len(texts))
-        lines = [
-            LogLine(
-                raw=msgspec.Raw(msgspec.json.encode(text)),
-                start=10 * n,
-                end=10 * n + 10,
-                fields=msgspec.Raw(b"{}"),
-            )
-            for n, text in enumerate(texts)
-        ]
-        body = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-        data = (
-            encode_frame(frames.Lines(op=OP, path=file, count=len(lines), size=len(body), position=at)) + body
-        )
+        lines = OutgoingLines()
+        for n, text in enumerate(texts):
+            lines.add(text.encode(), 10 * n, 10 * n + 10)
+        [(body, count, _)] = lines.batches()
+        data = encode_frame(frames.Lines(op=OP, path=file, count=count, size=len(body), position=at)) + body
         self.write_out(data)
         return len(data)
 

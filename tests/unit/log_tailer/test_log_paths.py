@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -260,6 +261,42 @@ def test_the_folder_that_was_checked_must_be_the_one_that_was_mounted(logs: Path
     with pytest.raises(LogPathRefused, match="replaced"):
         folders.check_opened([])
     folders.close()
+    folders.close()
+
+
+def _seen_in_gvisor(path: Path) -> MountIdentity:
+    """Return what a guest says whose kernel numbers everything itself."""
+    status = path.stat()
+    return MountIdentity(
+        str(path),
+        11,
+        1,
+        mode=status.st_mode,
+        owner=status.st_uid,
+        group=status.st_gid,
+        changed_ns=status.st_ctime_ns,
+    )
+
+
+def test_without_numbers_the_folder_is_told_by_its_last_change(logs: Path) -> None:
+    checked_ns = logs.stat().st_ctime_ns
+    folders = pinned([str(logs)])
+    (logs / "written.log").write_text("meanwhile")
+    seen = _seen_in_gvisor(logs)
+    (logs / "afterwards.log").write_text("and then")
+    folders.check_opened([seen], by_number=False)
+    for changed in (
+        msgspec.structs.replace(seen, changed_ns=logs.stat().st_ctime_ns + 1),
+        msgspec.structs.replace(seen, changed_ns=checked_ns - 1),
+        msgspec.structs.replace(seen, mode=0o40777),
+        msgspec.structs.replace(seen, owner=seen.owner + 1),
+    ):
+        with pytest.raises(LogPathRefused, match="replaced"):
+            folders.check_opened([changed], by_number=False)
+    logs.rename(logs.with_name("moved"))
+    logs.symlink_to(logs.with_name("moved"))
+    with pytest.raises(LogPathRefused, match="replaced"):
+        folders.check_opened([seen], by_number=False)
     folders.close()
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aeolus_sandbox.guest.frames import Fault, Frame, LineSplitter, encode_frame
+from aeolus_sandbox.guest.frames import Fault, Frame, encode_frame
 from aeolus_sandbox.guest.logs.frames import (
     MAX_BATCH_BYTES,
     MAX_BATCH_LINES,
@@ -74,7 +74,7 @@ class Guest:
         self._run = run or (lambda requests, answers: serve(requests, answers, root=str(root)))
         self._asked, self._requests = os.pipe()
         self._replies, self._answers = os.pipe()
-        self._splitter, self._lines, self._sequence = LineSplitter(), list[bytes](), 0
+        self._held, self._sequence = b"", 0
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -119,12 +119,12 @@ class Guest:
         assert type(replies.decode_log_reply(line)).__name__ == type(reply).__name__
         if not isinstance(reply, Lines):
             return reply
-        lines = [self._line() or b"" for _ in range(reply.count)]
-        body = b"".join(each + b"\n" for each in lines)
+        size = reply.size
+        while len(self._held) < size:
+            assert self._read(), "it ends within a batch"
+        body, self._held = self._held[:size], self._held[size:]
         batch = batch_of(reply.path, body, count=reply.count, first=self._sequence + 1)
         self._sequence += reply.count
-        size = len(body)
-        assert size == reply.size
         self.taken_bytes += len(line) + 1 + size
         if self.gives_room:
             with suppress(BrokenPipeError):
@@ -132,14 +132,17 @@ class Guest:
         return Batch(reply, list(LogCodec().decode_batch(batch.tag, batch.payload, 0)), size)
 
     def _line(self) -> bytes | None:
-        deadline = time.monotonic() + LIMIT_S
-        while not self._lines:
-            assert select.select([self._replies], [], [], deadline - time.monotonic())[0], "it says nothing"
-            data = os.read(self._replies, 1 << 20)
-            if not data:
+        while b"\n" not in self._held:
+            if not self._read():
                 return None
-            self._lines = self._splitter.feed(data)
-        return self._lines.pop(0)
+        line, _, self._held = self._held.partition(b"\n")
+        return line
+
+    def _read(self) -> bool:
+        assert select.select([self._replies], [], [], LIMIT_S)[0], "it says nothing"
+        data = os.read(self._replies, 1 << 20)
+        self._held += data
+        return bool(data)
 
     def until(self, wanted: Callable[[Said], object]) -> list[Said]:
         """Return what it says up to the first that is wanted."""
@@ -228,7 +231,15 @@ def test_the_folders_come_first_then_lines_and_the_counts_last(root: Path, log: 
     assert isinstance(batch, Batch)
     assert isinstance(last, TailDone)
     assert msgspec.to_builtins(opened.mounts) == [
-        {"path": "/logs", "device": status.st_dev, "inode": status.st_ino}
+        {
+            "path": "/logs",
+            "device": status.st_dev,
+            "inode": status.st_ino,
+            "mode": status.st_mode,
+            "owner": status.st_uid,
+            "group": status.st_gid,
+            "changed_ns": status.st_ctime_ns,
+        }
     ]
     assert [(chunk.raw, chunk.offset, chunk.end_offset) for chunk in batch.chunks] == [
         ("one", 0, 4),

@@ -10,7 +10,8 @@ from aeolus_sandbox.guest.logs.timestamps import Stamps
 _HOST_LIST: Final = int(LineFlag.HOST_LIST)
 _INFO: Final = LEVELS.index("info")
 _CLASSES: Final = {4: LEVELS.index("warning"), 5: LEVELS.index("error")}
-_LEVELS: Final = {text: _CLASSES.get(status // 100, _INFO) for text, status in STATUSES.items()}
+STATUS_LEVELS: Final = {text: _CLASSES.get(status // 100, _INFO) for text, status in STATUSES.items()}
+"""The level of a line by the three digits of its status."""
 _COMBINED_PIECES: Final = 7
 _COMMON_PIECES: Final = 3
 
@@ -43,7 +44,7 @@ class AccessLines:
         numbers, request = pieces[2].split(), pieces[1]
         if len(numbers) != 2 or client.count(" ") != 2 or "\\" in line or "," in client or request == "-":
             return self._parse_odd(line)
-        level = _LEVELS.get(numbers[0])
+        level = STATUS_LEVELS.get(numbers[0])
         if level is None or client[0] == " " or stamp[-2:] != "] " or not is_size(numbers[1]):
             return None
         time_us, zone, flags = self._stamps.parse(stamp[:-2])
@@ -56,4 +57,6 @@ class AccessLines:
         time_us, zone, flags = self._stamps.parse(fields.pop("time"))
         if "," in fields["host"]:
             flags |= _HOST_LIST
-        return Parsed(fields["request"], _LEVELS[f"{fields['status']:03}"], time_us, zone, fields, flags)
+        return Parsed(
+            fields["request"], STATUS_LEVELS[f"{fields['status']:03}"], time_us, zone, fields, flags
+        )
