@@ -28,6 +28,8 @@ LOGS: Final = Path("/var/log")
 PATIENCE_S: Final = 60.0
 LIFETIME_S: Final = 1800.0
 """After which the program ends by itself, should nobody have stopped it."""
+_CLOCK_LAG_S: Final = 0.05
+"""More than the clock of time(2), which logrotate reads, is behind: it goes on with the kernel's ticks."""
 WWW_DATA: Final = 33
 ADM: Final = 4
 NUMBER: Final = re.compile(rb"/n/(\d+) HTTP")
@@ -108,7 +110,7 @@ class Site:
 
     def rotate(self, *, pauses: bool = False) -> None:
         """Run logrotate once; with `pauses`, no request is under way meanwhile."""
-        while self._dated and _second() <= self._rotated_at:
+        while self._dated and _second(late_s=_CLOCK_LAG_S) <= self._rotated_at:
             time.sleep(0.02)  # of two rotations in one second, the second one's names are taken
         command = ["logrotate", "--force", "--state", self._state, str(self._rotation)]
         if pauses:
@@ -259,8 +261,8 @@ class Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
 
-def _second() -> int:
-    return int(datetime.now(UTC).timestamp())
+def _second(*, late_s: float = 0.0) -> int:
+    return int(datetime.now(UTC).timestamp() - late_s)
 
 
 def _run(command: list[str]) -> None:
