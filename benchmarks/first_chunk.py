@@ -35,9 +35,11 @@ class Work:
     says: str
 
 
-def terminal(*, tty: bool = True, isolation: IsolationMode = IsolationMode.CONTAINER) -> Work:
-    """Return a greeting on a terminal or on pipes."""
-    return Work(TerminalTool(isolation=isolation), TerminalInput(command=GREETING, tty=tty), "hello")
+def terminal(
+    *, tty: bool = True, isolation: IsolationMode = IsolationMode.CONTAINER, command: str = GREETING
+) -> Work:
+    """Return a command that greets, on a terminal or on pipes."""
+    return Work(TerminalTool(isolation=isolation), TerminalInput(command=command, tty=tty), "hello")
 
 
 def cell(language: str, *, isolation: IsolationMode = IsolationMode.CONTAINER) -> Work:

@@ -10,7 +10,15 @@ import aiodocker
 
 from aeolus_sandbox import SessionManager
 from aeolus_sandbox.engine.docker import DockerEngine
-from benchmarks.bursts import Opening, after_removals, bare_opening, best_at_once, session_opening, total
+from benchmarks.bursts import (
+    GREETING_AND_STAYING,
+    Opening,
+    after_removals,
+    bare_opening,
+    best_at_once,
+    session_opening,
+    total,
+)
 from benchmarks.first_chunk import terminal
 from benchmarks.results import Figure, Series, at_most, number, versus
 from benchmarks.rounds import Contender, Plan, interleaved
@@ -79,7 +87,7 @@ async def measure(
 ) -> Bursts:
     """Measure bursts of terminals on both managers, and of bare containers."""
     sizes = QUICK if plan.quick else USUAL
-    work = terminal()
+    work = terminal(command=GREETING_AND_STAYING)
     sides = _Sides(
         pooled,
         plain,

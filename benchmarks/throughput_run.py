@@ -1,6 +1,6 @@
 """One run of the throughput benchmark, in a process of its own so that its peak memory is its own.
 
-Usage: python -m benchmarks.throughput_run READER zeros|lines BYTES; prints one JSON object.
+Usage: python -m benchmarks.throughput_run READER zeros|lines BYTES [CPUS]; prints one JSON object.
 READER: window, buffer, summarise, manual (a session with this policy), bare (aiodocker), cli (docker).
 """
 
@@ -106,10 +106,10 @@ class _Brief:
         return "many lines of output"
 
 
-async def through_session(policy: str, command: str, size: int) -> Measured:
+async def through_session(policy: str, command: str, size: int, *, cpus: float = 1.0) -> Measured:
     """Read a command's output through a session."""
     with tempfile.TemporaryDirectory() as folder:
-        limits = Limits(output_bytes=ByteSize(2 * size if policy == "buffer" else 2**26))
+        limits = Limits(output_bytes=ByteSize(2 * size if policy == "buffer" else 2**26), cpus=cpus)
         approver = CallbackApprover(lambda _: True)
         manager = SessionManager(
             limits=limits,
@@ -186,18 +186,20 @@ def memory_bytes(field: str) -> int | None:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(f"{field}:"))
 
 
-async def _run(reader: str, command: str, size: int) -> Measured:
+async def _run(reader: str, command: str, size: int, cpus: float) -> Measured:
     match reader:
         case "bare":
             return await through_aiodocker(command)
         case "cli":
             return await through_cli(command)
         case _:
-            return await through_session(reader, command, size)
+            return await through_session(reader, command, size, cpus=cpus)
 
 
 if __name__ == "__main__":
-    _, who, what, amount = sys.argv
-    measured = asyncio.run(_run(who, COMMANDS[what] % int(amount), int(amount)))
+    _, who, what, amount, *rest = sys.argv
+    measured = asyncio.run(
+        _run(who, COMMANDS[what] % int(amount), int(amount), float(rest[0]) if rest else 1.0)
+    )
     assert measured.bytes_read + measured.bytes_dropped == int(amount), measured
     print(measured.model_dump_json())

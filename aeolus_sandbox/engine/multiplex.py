@@ -29,23 +29,29 @@ class FrameDecoder:
     def feed(self, data: bytes | memoryview) -> list[Piece]:
         """Return the pieces that `data` brings; they are copies, so that its memory can be used again.
 
+        What neighbouring frames of one stream hold is one piece: a program that writes little at a time makes many.
+
         Raises:
             EngineError: A header names a stream that does not exist.
         """
+        view = memoryview(data)
         pieces: list[Piece] = []
-        position, end = 0, len(data)
+        payloads: list[memoryview] = []
+        position, end = 0, len(view)
         while position < end:
             if self._left_bytes == 0:
-                taken = data[position : position + _HEADER.size - len(self._header)]
-                self._header += taken
-                position += len(taken)
-                if len(self._header) == _HEADER.size:
-                    self._begin_frame()
+                before = self._stream
+                position = self._read_header(view, position)
+                if self._stream != before and payloads:
+                    pieces.append(Piece(before, b"".join(payloads)))
+                    payloads = []
                 continue
-            payload = bytes(data[position : position + self._left_bytes])
+            payload = view[position : position + self._left_bytes]
             position += len(payload)
             self._left_bytes -= len(payload)
-            pieces.append(Piece(self._stream, payload))
+            payloads.append(payload)
+        if payloads:
+            pieces.append(Piece(self._stream, b"".join(payloads)))
         return pieces
 
     @property
@@ -53,10 +59,22 @@ class FrameDecoder:
         """Whether the stream would be cut if it ended now."""
         return self._left_bytes > 0 or bool(self._header)
 
-    def _begin_frame(self) -> None:
-        number, length = _HEADER.unpack(self._header)
+    def _read_header(self, view: memoryview, position: int) -> int:
+        """Read what there is of a header, and return where it ends."""
+        if self._header or len(view) - position < _HEADER.size:
+            taken = view[position : position + _HEADER.size - len(self._header)]
+            self._header += taken
+            if len(self._header) < _HEADER.size:
+                return position + len(taken)
+            number, length = _HEADER.unpack(self._header)
+            self._header = b""
+            position += len(taken)
+        else:
+            number, length = _HEADER.unpack_from(view, position)
+            position += _HEADER.size
         stream = _STREAMS.get(number)
         if stream is None:
             msg = f"the engine sent a frame for stream {number}, which does not exist: the stream is corrupt"
             raise EngineError(msg)
-        self._header, self._stream, self._left_bytes = b"", stream, length
+        self._stream, self._left_bytes = stream, length
+        return position

@@ -27,11 +27,17 @@ from aeolus_sandbox.streaming.tool import (
 )
 from aeolus_sandbox.tools.files import check_files
 from aeolus_sandbox.tools.terminal.command_check import CommandPolicy, Finding, enforce
-from aeolus_sandbox.tools.terminal.models import TerminalChunk, TerminalCodec, TerminalInput, TerminalResult
+from aeolus_sandbox.tools.terminal.models import (
+    TerminalChunk,
+    TerminalCodec,
+    TerminalInput,
+    TerminalResult,
+    terminal_chunk,
+)
 
 OUTPUT_CHARACTERS: Final = 8000
 """How much of the output a result holds."""
-_MAX_CHUNK_BYTES: Final = 32 * 1024
+_MAX_CHUNK_BYTES: Final = 64 * 1024
 """Output that comes in larger pieces (a terminal's does) is cut, so that chunks are bounded and fit into the spool."""
 _END_OF_INPUT: Final = b"\x04"
 
@@ -84,7 +90,8 @@ class TerminalTool(StreamingTool[TerminalInput, TerminalChunk, TerminalResult]):
         findings = await asyncio.to_thread(
             enforce, tool_input.command, self.command_policy, cwd=tool_input.cwd or WORKSPACE
         )
-        files = await asyncio.to_thread(check_files, tool_input.files, max_bytes=context.limits.disk_bytes)
+        given, max_bytes = tool_input.files, context.limits.disk_bytes
+        files = await asyncio.to_thread(check_files, given, max_bytes=max_bytes) if given else []
         sandbox = await context.park(self.profile(tool_input))
         process = await sandbox.exec(
             tool_input.argv,
@@ -165,7 +172,7 @@ class _Run:
         if not data.isascii():
             self._invalid += text.count(REPLACEMENT) - data.count(REPLACEMENT.encode())
         self._output.feed(text, flow=stream)
-        return TerminalChunk(stream=stream, data=data)
+        return terminal_chunk(stream, data)
 
 
 def _joined(pieces: Iterable[Piece], max_bytes: int) -> Iterator[Piece]:
