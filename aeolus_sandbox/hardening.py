@@ -8,6 +8,7 @@ from typing import Final
 
 from aeolus_sandbox.capabilities import is_inside
 from aeolus_sandbox.engine.base import ContainerSpec, ReadOnlyMount, Tmpfs
+from aeolus_sandbox.engine.image_catalog import REPOSITORY_PREFIX
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.limits import Limits
 from aeolus_sandbox.profiles import Mount, SandboxProfile
@@ -73,6 +74,8 @@ def container_spec(
         ),
         mounts=tuple(_checked_mount(mount) for mount in profile.mounts),
         groups=tuple(_checked_group(group) for group in profile.groups),
+        # Our own images name localhost themselves; another one may leave that to the engine.
+        network="empty" if image.startswith(REPOSITORY_PREFIX) else "none",
         seccomp=seccomp,
         runtime=_runtime(isolation),
     )

@@ -33,7 +33,7 @@ from benchmarks.child import output_of
 from benchmarks.results import Benchmark, Figure, Series, at_most
 from benchmarks.rounds import Contender, Plan, interleaved
 
-ROUNDS = 5
+ROUNDS = 4
 TURNS = 40
 PACED_CHUNKS = 300
 PAUSE_S = 0.002

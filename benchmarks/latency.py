@@ -17,8 +17,8 @@ from benchmarks.results import Benchmark, Figure, Series, at_most, number, versu
 from benchmarks.rounds import Contender, Plan, Unavailable, interleaved
 from benchmarks.stock_kernel import stock_kernel
 
-TERMINAL_ROUNDS: Final = 10
-PYTHON_ROUNDS: Final = 6
+TERMINAL_ROUNDS: Final = 8
+PYTHON_ROUNDS: Final = 5
 LANGUAGE_ROUNDS: Final = 2
 COLD_TARGET: Final = 1.1
 PARKED_TARGETS_MS: Final = {"terminal": 5.0, "python": 15.0}

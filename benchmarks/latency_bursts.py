@@ -26,7 +26,7 @@ from benchmarks.rounds import Contender, Plan, interleaved
 REFILL_CONCURRENCY: Final = 4
 TARGET: Final = 1.1
 ROUNDS: Final = 2
-COLD_ROUNDS: Final = 3
+COLD_ROUNDS: Final = 2
 APART_S: Final = 0.1
 
 

@@ -42,13 +42,13 @@ BENCHMARKS: Final[dict[str, Entry]] = {
         overhead.measure, 60, "what isolation costs, per kind of work: bare, runc, hardened, gVisor"
     ),
     "latency": Entry(
-        latency.measure, 150, "open to first chunk, cold and parked: terminal, every language, bursts"
+        latency.measure, 190, "open to first chunk, cold and parked: terminal, every language, bursts"
     ),
-    "throughput": Entry(throughput.measure, 55, "MB/s of output through each policy; host memory"),
-    "density": Entry(density.measure, 110, "how many idle sessions fit, and what each costs"),
-    "churn": Entry(churn.measure, 75, "sessions a second for a minute, and what they leave behind"),
-    "tailer": Entry(tailer.measure, 55, "lines a second of the log tailer, and how soon a new line is there"),
-    "events": Entry(events.measure, 25, "events of an agent's run through its consumers"),
+    "throughput": Entry(throughput.measure, 60, "MB/s of output through each policy; host memory"),
+    "density": Entry(density.measure, 90, "how many idle sessions fit, and what each costs"),
+    "churn": Entry(churn.measure, 70, "sessions a second for a minute, and what they leave behind"),
+    "tailer": Entry(tailer.measure, 85, "lines a second of the log tailer, and how soon a new line is there"),
+    "events": Entry(events.measure, 30, "events of an agent's run through its consumers"),
     "import": Entry(imports.measure, 8, "what the import costs"),
     "cell": Entry(
         cell.measure, 20, "a Python cell, against jupyter_client inside the container", by_default=False

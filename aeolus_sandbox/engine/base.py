@@ -65,7 +65,9 @@ class ContainerSpec(BaseModel):
     no_new_privileges: bool = True
     seccomp: str | None
     """The seccomp profile as JSON text; None: the engine's default."""
-    network: Literal["none"] = "none"
+    network: Literal["none", "empty"] = "none"
+    """`none`: no network, and files of the engine's that name localhost. `empty`: none either, in a namespace that the
+    runtime makes without the engine, which takes half of a start; what is named is for the image to say."""
     runtime: str | None = None
     """The engine's runtime; None: its default."""
 

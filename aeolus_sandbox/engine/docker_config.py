@@ -23,6 +23,9 @@ def container_config(spec: ContainerSpec) -> dict[str, Any]:
         "Hostname": "sandbox",
         "Labels": dict(spec.labels),
         "Tty": spec.tty,
+        # Docker then leaves the namespace to the runtime, which makes an empty one (daemon/oci_linux.go, its default
+        # specification), and starts no programs of its own to fill it.
+        "NetworkDisabled": spec.network == "empty",
         "OpenStdin": True,
         # The container's stdin ends when the attached client goes away: a container without a TTY then ends by itself.
         "StdinOnce": True,
@@ -36,7 +39,7 @@ def container_config(spec: ContainerSpec) -> dict[str, Any]:
 def _host_config(spec: ContainerSpec) -> dict[str, Any]:
     return {
         "Init": True,  # reaps zombies, passes signals on, and makes a stop immediate
-        "NetworkMode": spec.network,
+        "NetworkMode": "none",  # Boundary: also for an engine that does not know `NetworkDisabled`
         "IpcMode": "private",
         "LogConfig": {"Type": "none"},  # any other driver writes all output to the host's disk
         "ReadonlyRootfs": spec.read_only_root,

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 COLD_STARTS_AT_ONCE: Final = 16
-"""More at once are no faster, and each of them then comes nearer to its own time limit; fewer can be slower. 32 starts
-with Docker on two busy processors took 14-30 s with 4 at once, 15-23 s with 8, 13-15 s with 16 and 12-15 s with 32."""
+"""More at once are no faster, and each of them then comes nearer to its own time limit; fewer leave the engine waiting
+where it has many processors. (`scripts/bench latency` tries bare starts 2, 4 and 8 at once.)"""
 
 
 class ColdStarts:

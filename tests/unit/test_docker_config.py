@@ -31,6 +31,7 @@ def test_the_body_of_the_create_call() -> None:
         "Hostname": "sandbox",
         "Labels": {"aeolus.owner": "me", "aeolus.session": "s"},
         "Tty": False,
+        "NetworkDisabled": True,
         "OpenStdin": True,
         "StdinOnce": True,
         "AttachStdin": True,

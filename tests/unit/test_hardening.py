@@ -47,7 +47,7 @@ def test_the_specification_of_a_default_container() -> None:
         "dropped_capabilities": ("ALL",),
         "no_new_privileges": True,
         "seccomp": '{"defaultAction": "SCMP_ACT_ERRNO"}',
-        "network": "none",
+        "network": "empty",
         "runtime": None,
     }
 
@@ -65,6 +65,18 @@ def test_gvisor_changes_the_runtime_and_counts_its_threads_and_nothing_else() ->
         isolation=IsolationMode.GVISOR,
     )
     assert spec.model_dump() == usual | {"runtime": "runsc", "pids": 128 + 10 * 64}
+
+
+def test_an_image_of_others_has_no_network_either_and_names_from_the_engine() -> None:
+    spec = container_spec(
+        SandboxProfile(image="debian:12"),
+        image="debian:12",
+        argv=("sh",),
+        limits=Limits(),
+        labels={},
+        seccomp="{}",
+    )
+    assert spec.network == "none"
 
 
 def test_a_tool_in_process_has_no_specification() -> None:
@@ -96,7 +108,7 @@ def test_no_profile_and_no_limit_takes_a_barrier_away(
     assert spec.read_only_root
     assert spec.no_new_privileges
     assert spec.dropped_capabilities == ("ALL",)
-    assert spec.network == "none"
+    assert spec.network == "empty"
     assert spec.seccomp
     assert not spec.user.startswith(("0", "root"))
     assert spec.pids == pids
