@@ -11,6 +11,7 @@ from aeolus_sandbox.engine.images import ImageBuilder
 _DOCKERFILE: Final = Path(__file__).with_name("peer_workers") / "image" / "Dockerfile"
 _REQUIREMENTS: Final = Path(__file__).parents[1] / "requirements" / "peers" / "image.txt"
 _BASE: Final = "kernel"
+_LABEL: Final = "aeolus.image=peers"
 _BUILD_LIMIT_S: Final = 900
 _CALL_LIMIT_S: Final = 60
 
@@ -45,18 +46,41 @@ def build() -> None:
     given = [f"--build-arg={key}={value}" for key, value in build_arguments(made_of, "").items()]
     context = build_context(made_of, certificates).getvalue()
     for target, name in (("peers", reference()), ("gateway", gateway_reference())):
-        command = ["docker", "build", "--quiet", f"--target={target}", f"--tag={name}", *given, "-"]
+        command = [
+            "docker",
+            "build",
+            "--quiet",
+            f"--target={target}",
+            f"--tag={name}",
+            f"--label={_LABEL}",
+            *given,
+            "-",
+        ]
         subprocess.run(command, input=context, check=True, timeout=_BUILD_LIMIT_S)
         _remove_others(name)
+
+
+def remove() -> list[str]:
+    """Remove all builds of both, but for those that a container uses, and return their names."""
+    return _remove(_there())
 
 
 def _remove_others(reference: str) -> None:
     """Remove the builds from other files than the present ones, but for those that a container uses."""
     repository, _, _ = reference.partition(":")
-    listing = ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}", repository]
+    _remove([name for name in _there() if name.startswith(f"{repository}:") and name != reference])
+
+
+def _there() -> list[str]:
+    listing = ["docker", "images", f"--filter=label={_LABEL}", "--format={{.Repository}}:{{.Tag}}"]
     there = subprocess.run(listing, capture_output=True, text=True, check=True, timeout=_CALL_LIMIT_S)
-    if others := set(there.stdout.split()) - {reference}:
-        subprocess.run(["docker", "rmi", *sorted(others)], check=False, timeout=_CALL_LIMIT_S)
+    return sorted(there.stdout.split())
+
+
+def _remove(names: list[str]) -> list[str]:
+    if names:
+        subprocess.run(["docker", "rmi", *names], check=False, capture_output=True, timeout=_CALL_LIMIT_S)
+    return names
 
 
 if __name__ == "__main__":
