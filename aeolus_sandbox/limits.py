@@ -10,6 +10,8 @@ from aeolus_sandbox.errors import ConfigurationError
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
 LONGEST_WALL_TIME_S: Final = 7 * 24 * 3600
+CONTAINER_LIMITS: Final = ("memory_bytes", "cpus", "pids", "disk_bytes", "tmp_bytes", "open_files")
+"""Fields of `Limits` that a container has from its start; the others are each session's own."""
 
 
 class LimitName(StrEnum):

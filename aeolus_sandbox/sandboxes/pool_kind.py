@@ -1,15 +1,12 @@
 """What two containers must have in common so that one can stand for the other."""
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from aeolus_sandbox.errors import ConfigurationError
-from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.limits import CONTAINER_LIMITS, Limits
 from aeolus_sandbox.profiles import SandboxProfile
 from aeolus_sandbox.streaming.tool import IsolationMode
-
-_CONTAINER_LIMITS: Final = ("memory_bytes", "cpus", "pids", "open_files", "disk_bytes", "tmp_bytes")
-"""Limits that a container has from its start; the others are kept by the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +20,7 @@ class PoolKind:
     @classmethod
     def of(cls, profile: SandboxProfile, limits: Limits, isolation: IsolationMode) -> Self:
         """Return the kind of container that a session of these limits starts."""
-        return cls(profile, isolation, tuple(getattr(limits, name) for name in _CONTAINER_LIMITS))
+        return cls(profile, isolation, tuple(getattr(limits, name) for name in CONTAINER_LIMITS))
 
 
 def check_poolable(profile: SandboxProfile) -> None:

@@ -9,7 +9,7 @@ from aeolus_sandbox.capabilities import CapabilityKind
 from aeolus_sandbox.engine.packages import derives_from
 from aeolus_sandbox.errors import ConfigurationError
 from aeolus_sandbox.guest import frames
-from aeolus_sandbox.limits import Limits
+from aeolus_sandbox.limits import CONTAINER_LIMITS, Limits
 from aeolus_sandbox.profiles import SandboxProfile, WarmStart
 from aeolus_sandbox.streaming.policies import Policy, Window
 from aeolus_sandbox.streaming.tool import (
@@ -36,8 +36,6 @@ from aeolus_sandbox.tools.code_interpreter.workspace import (
 )
 from aeolus_sandbox.tools.files import check_files
 
-_CONTAINER_LIMITS: Final = ("memory_bytes", "cpus", "pids", "disk_bytes", "tmp_bytes", "open_files")
-"""Limits that a container has from its start; the others are each call's own."""
 # Operation 0 is nobody's: a kernel counts its own from 1, so that no answer can be taken for one of theirs.
 _ASK: Final = frames.encode_frame(frames.Ping(op=0))
 _ANSWER: Final = frames.encode_frame(frames.Done(op=0, status="ok"))
@@ -218,7 +216,7 @@ def _check_suits(
             f"and not of {profile.image!r} ({profile.argv}): use another session_id"
         )
         raise ConfigurationError(msg)
-    for name in _CONTAINER_LIMITS:
+    for name in CONTAINER_LIMITS:
         has, asked = getattr(kernel.limits, name), getattr(limits, name)
         # Boundary: a limit that cannot be kept any more is refused, and not passed over.
         if has > asked:

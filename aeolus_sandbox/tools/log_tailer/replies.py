@@ -16,8 +16,6 @@ from aeolus_sandbox.guest.logs.lines import LEVELS, LineFlag
 T = TypeVar("T")
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-NULL: Final = msgspec.Raw(b"null")
-"""The fields of a line that is its own object."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 MAX_FLAGS: Final = 2 * max(LineFlag) - 1
 MAX_FILES: Final = 100_000
